@@ -1,0 +1,42 @@
+# Every target with a "##" comment shows up in make help.
+
+STRESS   ?= 10
+RUN      ?= .
+FUZZTIME ?= 60s
+BENCH    ?= .
+COUNT    ?= 1
+
+export FUZZTIME
+
+.DEFAULT_GOAL := help
+.PHONY: help test race stress fuzz bench lint api tidy servers
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: ## Test every module, under -race where a C compiler is, with real servers
+	@scripts/test.sh -count=1
+
+race: ## The same, but fail without the race detector and install nothing
+	@CURFEW_RACE=required CURFEW_SERVERS=skip scripts/test.sh -count=1
+
+stress: ## Repeat what tests repeat STRESS (10) times as often; RUN=regexp picks tests
+	@CURFEW_STRESS=$(STRESS) CURFEW_SERVERS=skip scripts/test.sh -count=1 -timeout=6h -run='$(RUN)'
+
+fuzz: ## Run each fuzz function for FUZZTIME (60s)
+	@scripts/fuzz.sh
+
+bench: ## Run the root module's benchmarks; BENCH=regexp picks, COUNT repeats
+	@go test -run='^$$' -bench='$(BENCH)' -benchmem -count=$(COUNT) ./...
+
+lint: ## gofmt, go mod tidy, go vet and staticcheck over every module
+	@scripts/lint.sh
+
+api: ## Rewrite api/*.txt from what the public packages export
+	@go test -count=1 -run='^TestSurfaceIsTheOneInAPI$$' ./internal/apisurface -update
+
+tidy: ## Tidy every module and go.work
+	@scripts/tidy.sh
+
+servers: ## Install the server programs that tests start (Debian, as root)
+	@scripts/servers.sh install

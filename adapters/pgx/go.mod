@@ -1,0 +1,3 @@
+module github.com/curfew-go/curfew/adapters/pgx
+
+go 1.26.0

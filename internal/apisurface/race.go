@@ -1,0 +1,5 @@
+//go:build race
+
+package apisurface
+
+const underRace = true
