@@ -1,0 +1,399 @@
+// Package ctxnode holds the one context type behind every curfew scope, task
+// and budget: a Node has a lifetime, a View is a context.Context onto it.
+//
+// A Node moves one way:
+//
+//	alive ──EndLocked──▶ ended ──Release──▶ told (its std children and its own children know)
+//	  └───────────────────────Close: no callback of it runs any more
+//
+// The standard library looks a context's cancellation up by a private key, and
+// only a real std cancel context answers it. A custom type that merely has
+// Done, Err and AfterFunc loses the cause, and costs a goroutine for every std
+// child behind a context.WithValue. A Node therefore owns one real std cancel
+// context. It is made when somebody first asks for Done, or for the std key
+// through Value, and hangs under a private shim that std asks for the error
+// and the cause when the node ends. A node nobody asks costs one allocation.
+//
+// Nodes of ours are linked to each other directly: no std context, no
+// goroutine and no lock of the standard library stands between them.
+package ctxnode
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// An Ending says how a node ended. It is made once and shared by every node
+// that the same event ends, so all of them answer the same cause.
+type Ending struct {
+	Cause error // what context.Cause answers; unused when For is set
+	Err   error // context.Canceled or context.DeadlineExceeded
+	// For, when set, makes the cause for one node on demand, so that an end
+	// nobody asks about, such as that of work that went well, allocates nothing.
+	For func(n *Node) error
+
+	once sync.Once
+	ctx  context.Context
+}
+
+// carrier returns a cancelled std context that carries the cause under std's
+// private key.
+func (e *Ending) carrier() context.Context {
+	e.once.Do(func() {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(e.Cause)
+		e.ctx = ctx
+	})
+	return e.ctx
+}
+
+// Hooks are the parts of package budget that a node needs, which it cannot
+// import: budget stands a floor above. Package budget sets them once, in init.
+var Hooks struct {
+	// Enter resolves limit (a *budget.Limit) against parent, and starts n on
+	// the resulting work deadline. It returns the time that the limit keeps
+	// for cleanups. After an error n was not started.
+	Enter func(n *Node, parent context.Context, limit any) (cleanup time.Duration, err error)
+	// Expired returns the cause of a node whose own deadline passed.
+	Expired func(n *Node) error
+	// Foreign returns the cause of a node whose parent, not a node, ended.
+	Foreign func(n *Node, parent context.Context) error
+}
+
+// A Node is the lifetime shared by the contexts of one scope, one limited task
+// or one budget. Set the exported fields, then call Start; a Node must not be
+// copied or reused, because contexts and std children outlive the work.
+type Node struct {
+	View // the node's own context
+
+	Name  string // one element of the path; empty adds none
+	Limit any    // the *budget.Limit it was entered with, for causes; nil for none
+	Owner any    // the scope that owns the node; nil for none
+	Under *Node  // a node that ends this one beside its parent context; nil: none
+
+	deadline time.Time // zero: none
+	armed    bool      // the node ends itself at the deadline
+	detached bool      // no parent's end or deadline reaches it
+	up       *Node     // the node whose end ends this one; nil: none
+	above    *View     // where the node was opened, for paths; nil at a root
+
+	ending atomic.Pointer[Ending] // nil while alive; set under Mu, see ended
+	std    atomic.Pointer[shim]   // nil until asked; written under Mu
+
+	// Mu protects what follows, and whatever the owner puts under it: a scope
+	// changes its counts and ends its node in one step.
+	Mu sync.Mutex
+	// Idle is signalled, with Mu as its lock, when a callback of the node has
+	// run, and by the owner for its own conditions.
+	Idle sync.Cond
+
+	children   *Node       // first child
+	prev, next *Node       // siblings; under the parent's Mu
+	linked     bool        // whether it stands in the parent's list; under the parent's Mu
+	timer      *time.Timer // of its own deadline; nil: the parent's end is relied on
+	stopBridge func() bool // stops the bridge to a parent that is no node
+	callbacks  int         // timer and bridge callbacks that may still run
+	onEnd      func()      // called once, after the end
+	pause      stopwatch
+}
+
+// Start begins the life of n with the values of parent, a deadline (zero for
+// none) and, unless detached, the end of parent. When arm is set the node ends
+// itself at the deadline; otherwise the parent's own end at the same instant
+// is relied on. A parent that has ended ends n at once.
+func (n *Node) Start(parent context.Context, deadline time.Time, arm bool) {
+	n.start(parent, deadline)
+	if n.Under != nil {
+		n.adoptBy(n.Under)
+	}
+	if v, ok := parent.(*View); ok {
+		n.endWith(v.node, parent)
+	} else if parent.Done() == nil {
+		// A parent that never ends does not bring about a deadline either.
+		_, bounded := parent.Deadline()
+		arm = arm || bounded
+	} else {
+		// Attach directly only where the ancestor's end is the parent's end:
+		// WithoutCancel and std children keep our values, but not our end.
+		if v := Find(parent); v != nil && v.Done() == parent.Done() {
+			n.endWith(v.node, parent)
+		} else {
+			n.follow(parent)
+		}
+	}
+	if arm {
+		n.arm()
+	}
+}
+
+// StartDetached begins the life of n with the values of parent alone: neither
+// the end nor the deadline of parent reaches it. The clocks of all nodes above
+// stand still while it lives (see Paused).
+func (n *Node) StartDetached(parent context.Context, deadline time.Time) {
+	n.start(parent, deadline)
+	n.detached = true
+	if n.above != nil {
+		n.above.pauseAll()
+		n.onEnd = n.above.resumeAll
+	}
+	n.arm()
+}
+
+// endWith ends n when the node up does, which is what parent looks onto.
+func (n *Node) endWith(up *Node, parent context.Context) {
+	switch n.Under {
+	case nil:
+		n.adoptBy(up)
+	case up:
+	default: // a node has one place in the tree: below Under
+		n.follow(parent)
+	}
+}
+
+// StartEnded begins and ends the life of n at once, with the values of parent.
+func (n *Node) StartEnded(parent context.Context, deadline time.Time, e *Ending) {
+	n.start(parent, deadline)
+	n.End(e)
+}
+
+func (n *Node) start(parent context.Context, deadline time.Time) {
+	if parent == nil {
+		panic("curfew: nil context")
+	}
+	n.node = n
+	n.Idle.L = &n.Mu
+	n.vals = parent
+	n.deadline = deadline
+	n.above = Find(parent)
+}
+
+// arm starts the timer of the node's own deadline.
+func (n *Node) arm() {
+	n.armed = true
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	if n.ending.Load() != nil {
+		return
+	}
+	n.callbacks++
+	n.timer = time.AfterFunc(time.Until(n.deadline), func() {
+		n.expire()
+		if n.Owner == nil && n.Under == nil {
+			// A budget's context that expired needs no cancel to be forgotten, as
+			// with std. A scope's or a task's is found below its parent while it runs.
+			n.Stop()
+		}
+		n.called()
+	})
+}
+
+// follow ends n when parent, which is not a node, ends.
+func (n *Node) follow(parent context.Context) {
+	n.Mu.Lock()
+	n.callbacks++
+	n.Mu.Unlock()
+	// Not under Mu: parent's methods are not ours.
+	stop := context.AfterFunc(parent, func() {
+		n.End(&Ending{Cause: Hooks.Foreign(n, parent), Err: parent.Err()})
+		n.called()
+	})
+	n.Mu.Lock()
+	n.stopBridge = stop
+	n.Mu.Unlock()
+}
+
+// called notes that a timer or bridge callback of n has run.
+func (n *Node) called() {
+	n.Mu.Lock()
+	n.callbacks--
+	n.Idle.Broadcast()
+	n.Mu.Unlock()
+}
+
+// expire ends n because its own deadline passed.
+func (n *Node) expire() {
+	if n.ending.Load() != nil {
+		return
+	}
+	n.End(&Ending{Cause: Hooks.Expired(n), Err: context.DeadlineExceeded})
+}
+
+// ExpireIfDue ends n, or the ancestor whose deadline n shares, when the clock
+// says that the deadline has passed although its timer has not fired: timers
+// are late on a busy machine, and an error that work brings back after the
+// deadline must not be taken for what ended it.
+func (n *Node) ExpireIfDue() {
+	if n.deadline.IsZero() || n.ending.Load() != nil || time.Until(n.deadline) > 0 {
+		return
+	}
+	for a := n; a != nil; a = a.up {
+		if a.armed && !a.deadline.After(n.deadline) {
+			a.expire()
+			return
+		}
+	}
+	// The deadline is that of a parent which is no node: it ended, or is about to.
+	n.expire()
+}
+
+// End ends n, unless it has ended, and tells everybody below. It reports
+// whether this call ended it.
+func (n *Node) End(e *Ending) bool {
+	n.Mu.Lock()
+	first := n.EndLocked(e)
+	n.Mu.Unlock()
+	if first {
+		n.Release()
+	}
+	return first
+}
+
+// EndLocked is the first half of End, for a caller that holds Mu and changes
+// something else in the same step. When it answers true the caller must call
+// Release after unlocking.
+func (n *Node) EndLocked(e *Ending) bool {
+	if n.ending.Load() != nil {
+		return false
+	}
+	n.ending.Store(e)
+	return true
+}
+
+// Release tells std children and child nodes that n has ended. It runs without
+// Mu: a hundred thousand waiters take tens of milliseconds to wake, and each
+// of them needs the lock to end.
+func (n *Node) Release() {
+	if sh := n.std.Load(); sh != nil {
+		sh.end()
+	}
+	n.Mu.Lock()
+	if n.timer != nil && n.timer.Stop() {
+		n.callbacks--
+	}
+	children := n.childrenLocked()
+	n.Mu.Unlock()
+	// They stay in the list until they are closed: what still runs below an
+	// ended node is found by walking down from it.
+	for _, c := range children {
+		c.End(n.ended()) // a child that outlives n learns about n, not about itself
+	}
+	if n.onEnd != nil {
+		n.onEnd()
+	}
+}
+
+// Close ends n with e, unless it has ended, takes it from its parent, and waits
+// until no callback of it runs any more.
+func (n *Node) Close(e *Ending) {
+	if !n.End(e) {
+		if sh := n.std.Load(); sh != nil {
+			sh.end() // whoever ended n may not have got here yet; it does no harm twice
+		}
+	}
+	n.Stop()
+	n.Mu.Lock()
+	for n.callbacks > 0 {
+		n.Idle.Wait()
+	}
+	n.Mu.Unlock()
+}
+
+// Stop takes n from its parent and stops its callbacks, without waiting for
+// one that runs. It is for a node that has ended.
+func (n *Node) Stop() {
+	if up := n.up; up != nil {
+		up.Mu.Lock()
+		if n.linked {
+			up.removeLocked(n)
+		}
+		up.Mu.Unlock()
+	}
+	n.Mu.Lock()
+	if n.timer != nil && n.timer.Stop() {
+		n.callbacks--
+	}
+	if n.stopBridge != nil && n.stopBridge() {
+		n.callbacks--
+		n.stopBridge = nil
+	}
+	n.Mu.Unlock()
+}
+
+// adoptBy links n below up; an up that has ended ends n at once.
+func (n *Node) adoptBy(up *Node) {
+	n.up = up
+	up.Mu.Lock()
+	e := up.ending.Load()
+	if e == nil {
+		n.linked = true
+		n.next = up.children
+		if n.next != nil {
+			n.next.prev = n
+		}
+		up.children = n
+	}
+	up.Mu.Unlock()
+	if e != nil {
+		n.End(up.ended())
+	}
+}
+
+func (n *Node) removeLocked(c *Node) {
+	if c.prev != nil {
+		c.prev.next = c.next
+	} else {
+		n.children = c.next
+	}
+	if c.next != nil {
+		c.next.prev = c.prev
+	}
+	c.prev, c.next, c.linked = nil, nil, false
+}
+
+// Ending returns how n ended, nil while it is alive. Unlike Err it answers
+// from the instant of the end, before Done is closed.
+func (n *Node) Ending() *Ending { return n.ending.Load() }
+
+// ended returns how n ended, nil while it is alive, with its cause. A cause
+// that is made on demand is made once: all who ask, and all whom n ends, get
+// the same one.
+func (n *Node) ended() *Ending {
+	e := n.ending.Load()
+	if e == nil || e.For == nil {
+		return e
+	}
+	n.ending.CompareAndSwap(e, &Ending{Cause: e.For(n), Err: e.Err})
+	return n.ending.Load()
+}
+
+// Cause returns why n ended, nil while it is alive.
+func (n *Node) Cause() error {
+	if e := n.ended(); e != nil {
+		return e.Cause
+	}
+	return nil
+}
+
+// Detached reports whether n was started by StartDetached.
+func (n *Node) Detached() bool { return n.detached }
+
+// Parent returns the context in which n was started.
+func (n *Node) Parent() context.Context { return n.vals }
+
+// Children returns the nodes that end with n and are not closed yet, in no
+// particular order, also once n has ended.
+func (n *Node) Children() []*Node {
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	return n.childrenLocked()
+}
+
+func (n *Node) childrenLocked() []*Node {
+	var all []*Node
+	for c := n.children; c != nil; c = c.next {
+		all = append(all, c)
+	}
+	return all
+}

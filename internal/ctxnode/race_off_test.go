@@ -1,0 +1,5 @@
+//go:build !race
+
+package ctxnode_test
+
+const raceEnabled = false

@@ -1,0 +1,102 @@
+package ctxnode
+
+import (
+	"context"
+	"time"
+)
+
+// stdKey is the private key under which package context looks for its own
+// cancel context. context.Cause asks any context for it, which is how we learn
+// it; TestStdKeyIsLearned fails on a Go version where this stops being so.
+var stdKey = learnStdKey()
+
+func learnStdKey() any {
+	var p keyProbe
+	_ = context.Cause(&p)
+	return p.key
+}
+
+// keyProbe is an ended context that notes the key it is asked for.
+type keyProbe struct{ key any }
+
+func (*keyProbe) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (*keyProbe) Done() <-chan struct{}       { return nil }
+func (*keyProbe) Err() error                  { return context.Canceled }
+func (p *keyProbe) Value(key any) any         { p.key = key; return nil }
+
+// A shim stands between a node and its std cancel context. It is the std
+// context's parent: std hands its cancel function to AfterFunc, and when the
+// node ends we call that function, upon which std asks the shim for the error
+// and the cause. So the std context ends with DeadlineExceeded or Canceled as
+// fits, which no cancel function of the public API can do.
+type shim struct {
+	n      *Node
+	ctx    context.Context // the std cancel context
+	f      func()          // cancels ctx with our Err and cause
+	cancel context.CancelFunc
+}
+
+// never is the Done of every shim: not nil, because std takes nil for a parent
+// that never ends, and never closed, because the end arrives by AfterFunc.
+var never = make(chan struct{})
+
+// shim returns the node's std context and what belongs to it, made on first use.
+func (n *Node) shim() *shim {
+	if sh := n.std.Load(); sh != nil {
+		return sh
+	}
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	if sh := n.std.Load(); sh != nil {
+		return sh
+	}
+	sh := &shim{n: n}
+	if e := n.ended(); e != nil {
+		sh.ctx = e.carrier()
+	} else {
+		// Std calls Done, Value and AfterFunc of the shim here; none takes Mu.
+		sh.ctx, sh.cancel = context.WithCancel(sh)
+	}
+	n.std.Store(sh)
+	return sh
+}
+
+// end cancels the std context; the node has ended.
+func (sh *shim) end() {
+	switch {
+	case sh.f != nil:
+		sh.f()
+	case sh.cancel != nil: // std did not use AfterFunc: the cause is lost, the end is not
+		sh.cancel()
+	}
+}
+
+// AfterFunc keeps f for the end of the node. Std holds the new context's lock
+// while it calls AfterFunc, so f must not run here.
+func (sh *shim) AfterFunc(f func()) func() bool {
+	sh.f = f
+	return func() bool { return false }
+}
+
+func (sh *shim) Deadline() (time.Time, bool) { return sh.n.Deadline() }
+func (sh *shim) Done() <-chan struct{}       { return never }
+
+func (sh *shim) Err() error {
+	if e := sh.n.ending.Load(); e != nil {
+		return e.Err
+	}
+	return nil
+}
+
+func (sh *shim) Value(key any) any {
+	if key == stdKey {
+		e := sh.n.ended()
+		if e == nil {
+			return nil // else std would attach to the cancel context of our own parent
+		}
+		return e.carrier().Value(key)
+	}
+	return sh.n.View.Value(key)
+}
+
+func (sh *shim) String() string { return sh.n.View.String() }
