@@ -1,0 +1,283 @@
+package scope
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/ctxnode"
+)
+
+const (
+	// defaultCleanupTime is what all cleanups of a scope have together when its
+	// Limit does not say.
+	defaultCleanupTime = time.Second
+	// cleanupGrace is the most that a cleanup has to return after its context
+	// ended, before it counts as deaf.
+	cleanupGrace = 10 * time.Millisecond
+	// defaultPanicGrace is how long a panicked task waits for its owner.
+	defaultPanicGrace = time.Second
+	// stragglerGrace is how long after its context's end a task may run before
+	// it counts as a straggler.
+	stragglerGrace = 100 * time.Millisecond
+)
+
+// ErrClosed is what Go and Fork panic with, wrapped, when the scope is over,
+// and what the cause of a scope's context matches from then on.
+var ErrClosed = errors.New("scope: closed")
+
+// ErrGoexit is the failure of a task that ended by runtime.Goexit, which is
+// what testing.T.FailNow calls.
+var ErrGoexit = errors.New("scope: task called runtime.Goexit")
+
+// A Scope owns tasks. It moves one way:
+//
+//	open ──body returned──▶ closing ──last task ended──▶ cleaning ──▶ closed
+//	  └── meanwhile, at any time, its context may end: a task failed, the
+//	      deadline passed, the parent ended, Cancel was called
+//
+// Go and Fork start work while the scope is open or closing, skip it once the
+// context has ended, and panic from cleaning on. All methods may be called from
+// any goroutine. A Scope is valid only inside its Run; it cannot be made or
+// copied usefully elsewhere.
+//
+// In and Limit return a handle onto the same scope with a setting for the
+// tasks started through it.
+type Scope struct {
+	c       *core
+	in      context.Context // values, and an earlier end, for tasks; nil: the scope's own
+	limit   budget.Limit
+	limited bool
+}
+
+// A core is a scope's one piece of state.
+type core struct {
+	node        ctxnode.Node
+	handle      Scope // what the body gets
+	limit       budget.Limit
+	cleanupTime time.Duration
+
+	// Everything below is protected by node.Mu, so that a failure is recorded
+	// and the context ended in one step.
+
+	phase      phase
+	tasks      *task  // the live ones
+	live       int    // how many
+	sequence   uint64 // number of the last task, begun or skipped
+	waited     uint64 // number up to which a Wait has returned
+	started    int
+	skipped    int
+	orphans    int
+	late       bool // the verdict is nil although the context had ended
+	waiters    *waiter
+	panicGrace time.Duration
+	panics     []*PanicError
+	parked     int           // panicked tasks whose goroutines wait for Run
+	unwound    chan struct{} // closed when Run is about to re-raise; nil before a panic
+	cleanups   []cleanup
+	outcome    outcome
+}
+
+type phase uint8
+
+const (
+	open phase = iota
+	closing
+	cleaning
+	closed
+)
+
+// scopeClosed ends the context of a scope whose work is over.
+var scopeClosed = &ctxnode.Ending{
+	Err: context.Canceled,
+	For: func(n *ctxnode.Node) error {
+		return &budget.Cause{Kind: budget.Closed, Scope: n.Path(), Err: ErrClosed}
+	},
+}
+
+// Run opens a scope, runs body in it, and returns when body, every task and
+// every cleanup has ended. The name, which must not be empty, stands in causes
+// and paths.
+//
+// body runs on the caller's goroutine, with a context that ends at the limit's
+// deadline, when ctx ends, when a task fails, or when the scope is cancelled.
+// A body that returns nil waits for the tasks; one that returns an error, that
+// panics or that calls runtime.Goexit cancels them first.
+//
+// The error is nil or an [*Error]. When there is no time to begin, body does
+// not run: the error's Cause is the one [budget.Enter] gives, and a limit of
+// Inherited under a ctx without a deadline gives [budget.ErrNoDeadline].
+func Run(ctx context.Context, name string, limit budget.Limit, body func(context.Context, *Scope) error) error {
+	if body == nil {
+		panic("scope: Run: nil body")
+	}
+	return run(ctx, name, limit, body)
+}
+
+// RunValue is Run for a body that brings a value back. The value is returned
+// whenever body returned one, also beside an error, so that nothing it acquired
+// is lost.
+func RunValue[T any](ctx context.Context, name string, limit budget.Limit, body func(context.Context, *Scope) (T, error)) (T, error) {
+	if body == nil {
+		panic("scope: RunValue: nil body")
+	}
+	var v T
+	err := run(ctx, name, limit, func(ctx context.Context, s *Scope) (err error) {
+		v, err = body(ctx, s)
+		return err
+	})
+	return v, err
+}
+
+func run(ctx context.Context, name string, limit budget.Limit, body func(context.Context, *Scope) error) error {
+	if ctx == nil {
+		panic("scope: Run: nil context")
+	}
+	if name == "" {
+		panic("scope: Run: empty name")
+	}
+	c := &core{limit: limit, panicGrace: defaultPanicGrace}
+	c.handle.c = c
+	c.node.Name = name
+	c.node.Owner = c
+	kept, err := ctxnode.Hooks.Enter(&c.node, ctx, &c.limit)
+	if err != nil {
+		return refused(ctx, name, err)
+	}
+	if c.cleanupTime = kept; kept == 0 {
+		c.cleanupTime = defaultCleanupTime
+	}
+
+	settled := false
+	defer func() {
+		if settled {
+			return
+		}
+		// The body panicked or called Goexit. Its goroutine unwinds through
+		// here with its own stack; nothing is recovered unless the tasks do
+		// not end in time, when the panic must not wait for them.
+		c.abandonBody()
+		if !c.joinWithin() {
+			if v := recover(); v != nil {
+				panic(v)
+			}
+			c.join()
+		}
+		c.clean()
+		c.node.Close(scopeClosed)
+		if pe := c.releaseParked(); pe != nil {
+			if v := recover(); v != nil {
+				panic(v) // the body's own panic; the task's was reported when it happened
+			}
+			panic(pe)
+		}
+	}()
+	c.bodyReturned(body(&c.node.View, &c.handle))
+	c.join()
+	c.clean()
+	verdict := c.verdict()
+	c.node.Close(scopeClosed)
+	pe := c.releaseParked()
+	settled = true
+	if pe != nil {
+		panic(pe)
+	}
+	if verdict == nil {
+		return nil
+	}
+	return verdict
+}
+
+// refused is the error of a scope whose body did not run.
+func refused(ctx context.Context, name string, err error) *Error {
+	path := name
+	if v := ctxnode.Find(ctx); v != nil && v.Path() != "" {
+		path = v.Path() + "/" + name
+	}
+	cause, ok := err.(*budget.Cause)
+	if !ok {
+		cause = &budget.Cause{Kind: budget.Failed, Scope: path, Err: err}
+	}
+	return &Error{Scope: path, Cause: cause}
+}
+
+// Cancel ends the scope's context: tasks that obey it end, and Go starts no
+// more. why, which may be nil, stands in the cause, whose kind is Cancelled; a
+// why that is itself a *budget.Cause becomes the cause, with its own kind.
+// Only the first end of a scope counts; later calls do nothing.
+//
+// A cancelled scope whose tasks and body all return nil has succeeded.
+func (s *Scope) Cancel(why error) {
+	cause := budget.Cause{Kind: budget.Cancelled, Err: why}
+	if c, ok := why.(*budget.Cause); ok {
+		cause = *c
+	}
+	if cause.Scope == "" {
+		cause.Scope = s.c.node.Path()
+	}
+	s.c.node.ExpireIfDue()
+	s.c.node.End(ending(&cause))
+}
+
+// ending is how a context ends for cause.
+func ending(cause *budget.Cause) *ctxnode.Ending {
+	e := &ctxnode.Ending{Cause: cause, Err: context.Canceled}
+	if cause.Kind.Sentinel() == context.DeadlineExceeded {
+		e.Err = context.DeadlineExceeded
+	}
+	return e
+}
+
+// In returns a handle onto s that starts tasks with the values of ctx, such as
+// a tracing span, and within its deadline and end. ctx must come from the
+// scope's context, or from that of a task of it; for any other In panics. The
+// scope's own end reaches the task even if ctx has dropped it.
+func (s *Scope) In(ctx context.Context) *Scope {
+	if ctx == nil {
+		panic("scope: In: nil context")
+	}
+	if v := ctxnode.Find(ctx); v == nil || !v.Within(&s.c.node) {
+		panic(fmt.Sprintf("scope: In: the context does not come from scope %q", s.c.node.Path()))
+	}
+	h := *s
+	h.in = ctx
+	return &h
+}
+
+// Limit returns a handle onto s that starts tasks under a limit of their own,
+// measured from the start of each. A task that runs into it fails the scope
+// with that cause. There is no scope for which Limit can extend the deadline.
+func (s *Scope) Limit(limit budget.Limit) *Scope {
+	h := *s
+	h.limit, h.limited = limit, true
+	return &h
+}
+
+// SetPanicGrace sets how long a panicked task waits for the body to return
+// before it takes the process down with its own stack; it waits at least until
+// a moment after the scope's deadline. The default is one second; a negative d
+// means for ever. It is for the first lines of the body.
+func (s *Scope) SetPanicGrace(d time.Duration) {
+	s.c.node.Mu.Lock()
+	defer s.c.node.Mu.Unlock()
+	s.c.panicGrace = d
+}
+
+// Stats is a snapshot of a scope.
+type Stats struct {
+	Live    int  // tasks running now
+	Started int  // tasks begun so far, the live ones among them
+	Skipped int  // tasks not begun because the context had ended
+	Orphans int  // cleanups that were cut at their bound and still run
+	Late    bool // Run returned nil although the context had ended before
+}
+
+// Stats returns a snapshot, also after Run has returned.
+func (s *Scope) Stats() Stats {
+	c := s.c
+	c.node.Mu.Lock()
+	defer c.node.Mu.Unlock()
+	return Stats{Live: c.live, Started: c.started, Skipped: c.skipped, Orphans: c.orphans, Late: c.late}
+}
