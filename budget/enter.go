@@ -39,7 +39,9 @@ func (e *entry) cancel() {
 
 // Enter begins work under limit: it returns a context that ends at
 // min(parent's deadline, limit) − reserve − cleanup, when ctx ends, or when the
-// returned function is called, which must happen when the work is over.
+// returned function is called, which must happen when the work is over. The end
+// of a ctx that curfew did not make arrives from another goroutine, a moment
+// after it.
 //
 // The error is a *Cause when there is no time to begin: ExpiredOnArrival when
 // the limit or ctx's deadline has passed, LocalBudgetRejected when less is left

@@ -130,14 +130,17 @@ func TestEveryPanicIsReportedAndTheFirstIsRaised(t *testing.T) {
 	ctx, seen := quiet()
 	v := recovered(func() {
 		scope.Run(ctx, "shop", budget.Within(time.Hour), func(ctx context.Context, s *scope.Scope) error {
+			begun := make(chan struct{})
 			for i := range 20 {
 				s.Go(fmt.Sprint("bad-", i), func(ctx context.Context) error {
+					<-begun
 					if i > 0 {
 						<-ctx.Done()
 					}
 					return explode(i)
 				})
 			}
+			close(begun)
 			return nil
 		})
 	})

@@ -40,7 +40,8 @@ type Config struct {
 // A request that cannot be done in time is refused before h runs: with 503 when
 // its time has run out or is less than c.Useful, and with 400 when the header
 // is malformed. Several headers that are all valid count as the strictest.
-// 503 says that nothing was done.
+// 503 says that nothing was done. A request whose client has left already is
+// refused too, for the log alone.
 //
 // The deadline ends h's context; it does not stop an h that ignores it.
 func Handler(h http.Handler, c Config) http.Handler {

@@ -314,11 +314,12 @@ func (n *Node) Stop() {
 	if n.timer != nil && n.timer.Stop() {
 		n.callbacks--
 	}
-	if n.stopBridge != nil && n.stopBridge() {
-		n.callbacks--
-		n.stopBridge = nil
-	}
+	stop := n.stopBridge
+	n.stopBridge = nil
 	n.Mu.Unlock()
+	if stop != nil && stop() { // not under Mu: see follow
+		n.called()
+	}
 }
 
 // adoptBy links n below up; an up that has ended ends n at once.
