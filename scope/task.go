@@ -280,6 +280,9 @@ func (t *task) outcome(verb string) error {
 }
 
 func (t *task) wait(ctx context.Context) error {
+	if ctx == nil {
+		panic(fmt.Sprintf("scope: Wait of task %q: nil context", t.name))
+	}
 	for v := ctxnode.Find(ctx); v != nil; v = v.Node().Above() {
 		if v == t.context() {
 			panic(fmt.Sprintf("scope: Wait: task %q waits for itself", t.name))

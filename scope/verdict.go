@@ -134,18 +134,23 @@ func (c *core) recordBodyLocked(err error) (first bool) {
 	return c.recordLocked(&TaskError{Err: err}, nil)
 }
 
-// verdict returns what Run returns, nil for success.
+// verdict returns what Run returns, nil for success, and closes the scope's
+// context in the same step: what would end it later came too late to count.
 func (c *core) verdict() *Error {
 	c.node.Mu.Lock()
-	defer c.node.Mu.Unlock()
 	e := c.verdictLocked()
-	c.late = e == nil && c.node.Ending() != nil
 	if len(c.outcome.cleanup) > 0 {
 		if e == nil {
 			path := c.node.Path()
 			e = &Error{Scope: path, Cause: &budget.Cause{Kind: budget.Failed, Scope: path}, core: c}
 		}
 		e.Cleanup = asErrors(nil, c.outcome.cleanup)
+	}
+	c.late = e == nil && c.node.Ending() != nil
+	first := c.node.EndLocked(scopeClosed)
+	c.node.Mu.Unlock()
+	if first {
+		c.node.Release()
 	}
 	return e
 }
