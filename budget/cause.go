@@ -19,7 +19,7 @@ var ErrNoDeadline = errors.New("budget: no deadline: Inherited needs a parent th
 // into never makes my error look like a timeout of mine.
 type Cause struct {
 	Kind  Kind
-	Limit string // the limits that led to the deadline, the tightest first; empty when no deadline was involved
+	Limit string // the limits that led to the deadline, the tightest first, joined by " < "; empty when no deadline was involved
 	Scope string // path of the scope that ended, such as "checkout/order"; may be empty
 	Task  string // name of the task that ended it; empty when no task did
 	Phase string // where a dependency was, such as "connect"; may be empty
@@ -28,6 +28,9 @@ type Cause struct {
 
 // Error returns the whole cause in one line.
 func (c *Cause) Error() string {
+	if c == nil {
+		return "budget: no cause"
+	}
 	var b strings.Builder
 	b.WriteString("budget: ")
 	b.WriteString(strings.ReplaceAll(c.Kind.String(), "_", " "))
@@ -52,6 +55,9 @@ func (c *Cause) Error() string {
 // Is reports whether the cause matches target: the std sentinels by Kind alone,
 // everything else through Err. There is no Unwrap on purpose.
 func (c *Cause) Is(target error) bool {
+	if c == nil {
+		return false
+	}
 	if target == context.Canceled || target == context.DeadlineExceeded {
 		return target == c.Kind.Sentinel()
 	}
@@ -59,12 +65,12 @@ func (c *Cause) Is(target error) bool {
 }
 
 // As finds target in Err.
-func (c *Cause) As(target any) bool { return c.Err != nil && errors.As(c.Err, target) }
+func (c *Cause) As(target any) bool { return c != nil && c.Err != nil && errors.As(c.Err, target) }
 
 // Timeout reports whether time ran out; with Temporary it makes a *Cause a
 // net.Error, as context.DeadlineExceeded is one.
 func (c *Cause) Timeout() bool {
-	return c.Kind.Sentinel() == context.DeadlineExceeded || c.Kind == DependencyTimeout
+	return c != nil && (c.Kind.Sentinel() == context.DeadlineExceeded || c.Kind == DependencyTimeout)
 }
 
 // Temporary reports the same as Timeout, as context.DeadlineExceeded does.

@@ -187,10 +187,13 @@ const parentDeadline = "parent deadline"
 // ended it, else a new one that says what kind of parent end scope met.
 func parentCause(scope string, parent context.Context) *Cause {
 	cause := context.Cause(parent)
-	if c, ok := cause.(*Cause); ok {
+	if c, ok := cause.(*Cause); ok && c != nil {
 		return c
 	}
 	c := &Cause{Kind: ParentCancelled, Scope: scope}
+	if _, ok := parent.(ctxnode.Client); ok {
+		c.Kind = ClientCancelled
+	}
 	if parent.Err() == context.DeadlineExceeded {
 		c.Kind, c.Limit = DeadlineExceeded, parentDeadline
 	}

@@ -17,17 +17,17 @@ const (
 	None                Kind = iota // no error
 	Failed                          // the work itself returned an error
 	Cancelled                       // the work's owner cancelled it
-	UserCancelled                   // a person asked for it to stop
+	UserCancelled                   // a person asked for it to stop; for callers of Cancel to set
 	ClientCancelled                 // the client left
 	DeadlineExceeded                // time ran out while the work ran
 	ExpiredOnArrival                // time had run out before the work began; it did not begin
 	LocalBudgetRejected             // too little time was left to begin; it did not begin
-	DependencyTimeout               // a dependency ran into a limit of its own
+	DependencyTimeout               // a dependency ran into a limit of its own; for callers to set
 	SiblingFailed                   // another task of the scope failed
 	RaceLost                        // another attempt won
 	ParentCancelled                 // a parent context, not made by curfew, was cancelled
-	Overloaded                      // the receiver has no room
-	Shutdown                        // the process is going down
+	Overloaded                      // the receiver has no room; for callers to set
+	Shutdown                        // the process is going down; for callers to set
 	Closed                          // the scope is over
 )
 
@@ -111,18 +111,24 @@ func (k Kind) Retry() Retry { return kinds[k.valid()].retry }
 // a network timeout (DependencyTimeout), and Failed for anything else.
 //
 // For an error of scope.Run it is the kind of what ended the scope; when that
-// was the failure of a task, it is the kind of the task's own error. So a
-// handler answers 504 when a required call ran out of time, and 500 only for
-// what nobody can classify.
+// was the failure of a task, it is the kind of the task's own error, so that a
+// handler answers 504 when a required call ran out of time. The scope had begun
+// by then: a step inside it that was not begun makes it DeadlineExceeded, never
+// ExpiredOnArrival or LocalBudgetRejected, and a dependency that is Overloaded
+// or in Shutdown makes it Failed. Those four say that nothing was done, which
+// invites a retry, and something may have been.
+//
+// Outside a scope KindOf speaks of the step that returned err: after a side
+// effect, a refusal of the next step does not mean that nothing was done.
 func KindOf(err error) Kind {
 	if err == nil {
 		return None
 	}
 	var c *Cause
 	switch {
-	case errors.As(err, &c):
+	case errors.As(err, &c) && c != nil:
 		if c.Kind == Failed && c.Err != nil {
-			return KindOf(c.Err)
+			return begun(KindOf(c.Err))
 		}
 		return c.Kind
 	case errors.Is(err, context.DeadlineExceeded):
@@ -133,6 +139,18 @@ func KindOf(err error) Kind {
 		return DependencyTimeout
 	}
 	return Failed
+}
+
+// begun returns what the failure of a step of kind k makes of work that had
+// begun.
+func begun(k Kind) Kind {
+	switch k {
+	case ExpiredOnArrival, LocalBudgetRejected:
+		return DeadlineExceeded
+	case Overloaded, Shutdown:
+		return Failed
+	}
+	return k
 }
 
 // timedOut reports whether an error in err's tree says that it is a timeout.

@@ -193,7 +193,9 @@ func (p *play) judgeReports() (wrong []string) {
 // judgeVerdict compares Run's error, field by field.
 func (p *play) judgeVerdict(j *judgement, sl *scopeLog, x *expectation) {
 	j.check(sl.value == sl.plan.name, "the body's value is lost: %q", sl.value)
-	j.check(sl.stats.Late == (x.lateNil && !x.cleanup), "late is %t", sl.stats.Late)
+	lateNil := x.succeeded && !x.cleanup && sl.trigger.trigger != nothingEnded
+	j.check(!sl.stats.Late || lateNil, "it is late for no reason")
+	j.check(sl.stats.Late || !lateNil || !p.endedBefore(sl), "it is not late, although the end came before the work was over")
 	if x.succeeded && !x.cleanup {
 		j.check(sl.err == nil, "Run returned %v, not nil", sl.err)
 		return
@@ -211,9 +213,14 @@ func (p *play) judgeVerdict(j *judgement, sl *scopeLog, x *expectation) {
 	if x.succeeded {
 		x.kind, x.canceled, x.exceeded = budget.Failed, false, false
 	}
-	told := x.kind // to callers: of a failure, the kind of its own error
+	told := x.kind // to callers: of a failure, what its own error makes of work that had begun
 	if len(x.failures) > 0 {
-		told = budget.KindOf(sl.trigger.event.recorded())
+		switch told = budget.KindOf(sl.trigger.event.recorded()); told {
+		case budget.ExpiredOnArrival, budget.LocalBudgetRejected:
+			told = budget.DeadlineExceeded
+		case budget.Overloaded, budget.Shutdown:
+			told = budget.Failed
+		}
 	}
 	j.check(e.Cause.Kind == x.kind && budget.KindOf(e) == told, "the kind is %v and %v, not %v and %v", e.Cause.Kind, budget.KindOf(e), x.kind, told)
 	j.check(errors.Is(e, context.Canceled) == x.canceled, "errors.Is(context.Canceled) is %t: %v", !x.canceled, e)

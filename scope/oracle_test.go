@@ -44,6 +44,7 @@ type happening struct {
 	kind    budget.Kind // of a verdict with this trigger
 	lo, hi  stamp       // when the scope's context ended by it
 	certain bool        // it came while the scope was open, whatever the order
+	clock   bool        // a deadline of the parent's, told by the clock
 	barred  string      // why it cannot have been the first; empty when it can
 }
 
@@ -104,8 +105,15 @@ func (p *play) happenings(sl *scopeLog) []*happening {
 	if own := p.ownDeadline(sl, deadline); own != nil {
 		all = append(all, own)
 	}
-	if above, ok := sl.parent.Deadline(); sl.parentEnd != nil || ok && deadline.Equal(above) && deadline.Sub(p.start) <= sl.closed.at {
+	if sl.parentEnd != nil {
 		all = append(all, p.parentEnding(sl))
+	}
+	if at := deadline.Sub(p.start); !sl.tightens() && at <= sl.closed.at {
+		// The parent's deadline, which the clock may tell before the parent does.
+		all = append(all, &happening{
+			trigger: parentEnded, kind: budget.DeadlineExceeded, clock: true,
+			lo: stamp{at, 0}, hi: stamp{sl.closed.at, endless},
+		})
 	}
 	return all
 }
@@ -136,9 +144,6 @@ func (sl *scopeLog) tightens() bool {
 func (p *play) parentEnding(sl *scopeLog) *happening {
 	h := &happening{trigger: parentEnded, kind: budget.KindOf(sl.parentEnd)}
 	switch {
-	case sl.parentEnd == nil: // the clock says so, the timer does not yet
-		h.kind = budget.DeadlineExceeded
-		h.hi = stamp{sl.closed.at, endless}
 	case sl.above == nil && p.entry == entryDeadline:
 		h.lo = stamp{p.entryD, 0}
 		if !p.bubble {
@@ -202,10 +207,10 @@ func (sl *scopeLog) claimed(all []*happening) (*happening, error) {
 		e := h.event
 		switch h.trigger {
 		case parentEnded:
-			// A deadline of the parent that the clock told before the timer has a
-			// cause of its own, and so has one that is not of ours.
-			own := cause.Kind == h.kind && cause.Task == "" && (sl.above == nil || h.kind == budget.DeadlineExceeded && !sl.tightens())
-			if sl.parentEnd == error(cause) || own {
+			switch {
+			case h.clock && cause.Kind == budget.DeadlineExceeded && cause.Task == "" && cause != sl.parentEnd:
+				return h, nil
+			case !h.clock && (sl.parentEnd == error(cause) || sl.above == nil && cause.Kind == h.kind && cause.Task == ""):
 				return h, nil
 			}
 		case deadlinePassed:

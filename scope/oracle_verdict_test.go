@@ -23,7 +23,6 @@ type expectation struct {
 	canceled  bool     // errors.Is(err, context.Canceled)
 	exceeded  bool     // errors.Is(err, context.DeadlineExceeded)
 	pair      string   // verdict, for the table
-	lateNil   bool
 	succeeded bool
 }
 
@@ -106,8 +105,15 @@ func (p *play) expect(sl *scopeLog, first *happening) *expectation {
 	cut := x.refused+x.skipped+len(x.induced) > 0
 	x.pair = decide(first.trigger, first.kind, cut, len(x.late) > 0, len(x.panics) > 0, x.cleanup)
 	x.succeeded = len(x.failures)+len(x.late) == 0 && !cut
-	x.lateNil = x.succeeded && first.trigger != nothingEnded
 	return x
+}
+
+// endedBefore reports whether the scope of sl surely ended before the last of
+// its work did: what comes later makes nothing late.
+func (p *play) endedBefore(sl *scopeLog) bool {
+	return slices.ContainsFunc(sl.events, func(e *event) bool {
+		return e.how != cancelled && (e.sawEnd || p.surelyBefore(sl.trigger, &happening{lo: e.lo, hi: e.hi}))
+	})
 }
 
 // mayBeOwn reports whether the limit of a task's own may have passed between

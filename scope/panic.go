@@ -19,16 +19,18 @@ type PanicError struct {
 	Task  string // path of the task, such as "dashboard/profile"
 	Value any    // what it panicked with
 	Stack []byte // its goroutine's stack at the panic
+
+	ours bool // a scope made and reported it; it is raised again, not by hand
 }
 
 // newPanicError makes the error of a panic, called from the deferred function
 // that recovered v. A panic that comes from a scope inside the task stays what
 // it is, and was reported there: its stack, not ours, shows the place.
 func newPanicError(task string, v any) (pe *PanicError, reported bool) {
-	if pe, ok := v.(*PanicError); ok {
+	if pe, ok := v.(*PanicError); ok && pe != nil && pe.ours {
 		return pe, true
 	}
-	return &PanicError{Task: task, Value: v, Stack: panics.NewRecovered(1, v).Stack}, false
+	return &PanicError{Task: task, Value: v, Stack: panics.NewRecovered(1, v).Stack, ours: true}, false
 }
 
 // Error returns the value and the stack, because it is what a dying process
@@ -64,21 +66,9 @@ func (c *core) report(pe *PanicError) {
 func (t *task) panicked(v any) {
 	c := t.core
 	pe, reported := newPanicError(t.context().Path(), v)
-	if !reported {
-		c.report(pe)
-	}
 	clock := c.panicClock()
-	t.record(pe)
-
-	c.node.Mu.Lock()
-	c.panics = append(c.panics, pe)
-	c.parked++
-	if c.unwound == nil {
-		c.unwound = make(chan struct{})
-	}
-	t.leaveLocked(pe)
-	c.node.Mu.Unlock()
-
+	t.record(pe) // siblings are cancelled before anybody is told
+	t.reportAndPark(pe, reported)
 	if !clock.wait(c.unwound) {
 		panic(v)
 	}
@@ -86,6 +76,29 @@ func (t *task) panicked(v any) {
 	c.parked--
 	c.node.Idle.Broadcast()
 	c.node.Mu.Unlock()
+}
+
+// reportAndPark stops counting the task as live, whatever the report's function,
+// which is the user's, does: one that calls Goexit ends the goroutine here.
+func (t *task) reportAndPark(pe *PanicError, reported bool) {
+	c := t.core
+	returned := false
+	defer func() {
+		c.node.Mu.Lock()
+		defer c.node.Mu.Unlock()
+		c.panics = append(c.panics, pe)
+		if returned {
+			c.parked++
+		}
+		if c.unwound == nil {
+			c.unwound = make(chan struct{})
+		}
+		t.leaveLocked(pe)
+	}()
+	if !reported {
+		c.report(pe)
+	}
+	returned = true
 }
 
 // A panicClock bounds how long a panic may wait for the scope's owner. It
@@ -167,6 +180,30 @@ func (c *core) releaseParked() *PanicError {
 		}
 	}
 	return c.panics[0]
+}
+
+// leaveTasksBehind counts and reports the tasks that keep a panicking body from
+// unwinding. The caller of Run may recover the panic and go on, so the scope
+// still ends properly once they do.
+func (c *core) leaveTasksBehind() {
+	c.node.Mu.Lock()
+	left := c.live
+	c.orphans += left
+	var names []string
+	for t := c.tasks; t != nil && len(names) < few; t = t.next {
+		names = append(names, t.name)
+	}
+	c.node.Mu.Unlock()
+	slog.Default().Warn("scope: body panicked over tasks that do not end", "scope", c.node.Path(), "tasks", names, "count", left)
+	go func() {
+		c.join()
+		c.node.Mu.Lock()
+		c.orphans -= left
+		c.node.Mu.Unlock()
+		c.clean()
+		c.node.Close(scopeClosed)
+		c.releaseParked()
+	}()
 }
 
 var errBodyUnwound = errors.New("scope: the body panicked or called runtime.Goexit")

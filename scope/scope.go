@@ -70,8 +70,9 @@ type core struct {
 	started    int
 	skipped    int
 	orphans    int
-	late       bool // the verdict is nil although the context had ended
-	waiters    *waiter
+	late       bool    // the verdict is nil although the context had ended
+	waiters    *waiter // goroutines in Scope.Wait
+	taskWaits  int     // goroutines in Task.Wait
 	panicGrace time.Duration
 	panics     []*PanicError
 	parked     int           // panicked tasks whose goroutines wait for Run
@@ -106,7 +107,8 @@ var scopeClosed = &ctxnode.Ending{
 // A body that returns nil waits for the tasks; one that returns an error, that
 // panics or that calls runtime.Goexit cancels them first.
 //
-// The error is nil or an [*Error]. When there is no time to begin, body does
+// The error is nil or an [*Error]. It is nil when nothing failed and nothing was
+// cut, even when body and tasks ended past the deadline: see [Stats].Late. When there is no time to begin, body does
 // not run: the error's Cause is the one [budget.Enter] gives, and a limit of
 // Inherited under a ctx without a deadline gives [budget.ErrNoDeadline].
 func Run(ctx context.Context, name string, limit budget.Limit, body func(context.Context, *Scope) error) error {
@@ -161,6 +163,7 @@ func run(ctx context.Context, name string, limit budget.Limit, body func(context
 		c.abandonBody()
 		if !c.joinWithin() {
 			if v := recover(); v != nil {
+				c.leaveTasksBehind()
 				panic(v)
 			}
 			c.join()
@@ -176,8 +179,9 @@ func run(ctx context.Context, name string, limit budget.Limit, body func(context
 	}()
 	c.bodyReturned(body(&c.node.View, &c.handle))
 	c.join()
+	endedBefore := c.node.Ending() != nil
 	c.clean()
-	verdict := c.verdict()
+	verdict := c.verdict(endedBefore)
 	c.node.Close(scopeClosed)
 	pe := c.releaseParked()
 	settled = true
@@ -212,12 +216,18 @@ func refused(ctx context.Context, name string, err error) *Error {
 func (s *Scope) Cancel(why error) {
 	cause := budget.Cause{Kind: budget.Cancelled, Err: why}
 	if c, ok := why.(*budget.Cause); ok {
-		cause = *c
+		cause.Err = nil
+		if c != nil {
+			cause = *c
+		}
+	}
+	if cause.Kind == budget.None {
+		cause.Kind = budget.Cancelled
 	}
 	if cause.Scope == "" {
 		cause.Scope = s.c.node.Path()
 	}
-	s.c.node.ExpireIfDue()
+	s.c.node.CatchUp()
 	s.c.node.End(ending(&cause))
 }
 
@@ -270,7 +280,7 @@ type Stats struct {
 	Live    int  // tasks running now
 	Started int  // tasks begun so far, the live ones among them
 	Skipped int  // tasks not begun because the context had ended
-	Orphans int  // cleanups that were cut at their bound and still run
+	Orphans int  // cleanups cut at their bound, and tasks a panicking body did not wait for, that still run
 	Late    bool // Run returned nil although the context had ended before
 }
 

@@ -158,7 +158,7 @@ func TestATaskThatWaitsForItselfPanicsWithItsName(t *testing.T) {
 			return err
 		},
 		"on a context with a value": func(ctx, _ context.Context, self task) error {
-			_, err := self.Wait(context.WithValue(ctx, "k", "v"))
+			_, err := self.Wait(context.WithValue(ctx, spanKey{}, "v"))
 			return err
 		},
 		"in a scope inside": func(ctx, _ context.Context, self task) error {

@@ -16,8 +16,8 @@ import (
 )
 
 // treeCount is how many random trees one run of the tests plays, half of them
-// in bubbles.
-var treeCount = envInt("TREES", 200_000)
+// in bubbles; with -short it is a tenth, which does not show every outcome.
+const treeCount = 200_000
 
 // TestRandomTrees plays random trees of scopes against the oracle. A failure
 // names a seed; CURFEW_SEED=seed plays that tree alone, often.
@@ -27,6 +27,9 @@ func TestRandomTrees(t *testing.T) {
 		return
 	}
 	r := &treeRun{T: t, pairs: possiblePairs(), last: uint64(treeCount * stress())}
+	if testing.Short() {
+		r.last /= 10
+	}
 	r.playAll()
 	r.report()
 }
@@ -180,16 +183,9 @@ func (r *treeRun) report() {
 	slices.Sort(names)
 	for _, name := range names {
 		fmt.Fprintf(&b, "%9d  %s\n", r.pairs[name], name)
-		if r.pairs[name] == 0 {
+		if r.pairs[name] == 0 && !testing.Short() && r.failed == 0 {
 			r.Errorf("never seen: %s", name)
 		}
 	}
 	r.Log(b.String())
-}
-
-func envInt(name string, d int) int {
-	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
-		return n
-	}
-	return d
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/internal/ctxnode"
 )
 
@@ -79,7 +80,7 @@ func (s *Scope) spawn(t *task, verb string) {
 	c.node.Mu.Unlock()
 
 	if err := t.enter(s); err != nil {
-		if c.catchUp(); c.node.Ending() != nil {
+		if c.node.CatchUp(); c.node.Ending() != nil {
 			t.skip()
 			return
 		}
@@ -94,12 +95,12 @@ func (s *Scope) spawn(t *task, verb string) {
 func (t *task) skip() {
 	c := t.core
 	cause := c.node.Cause()
-	t.traceSkipped(cause)
 	c.node.Mu.Lock()
 	c.started--
 	c.skipped++
 	t.leaveLocked(cause)
 	c.node.Mu.Unlock()
+	t.traceSkipped(cause)
 }
 
 func (t *task) traceSkipped(cause error) {
@@ -113,10 +114,10 @@ func (t *task) traceSkipped(cause error) {
 func (t *task) enter(s *Scope) error {
 	c := t.core
 	if !s.limited && (s.in == nil || s.in.Done() == c.node.Done()) {
-		t.view.Init(&c.node, t.name, s.in)
+		t.view.Init(&c.node, t.name, s.in, t)
 		return nil
 	}
-	t.node = &ctxnode.Node{Name: t.name, Under: &c.node}
+	t.node = &ctxnode.Node{Name: t.name, Under: &c.node, Owner: t}
 	parent := s.in
 	if parent == nil {
 		parent = &c.node.View
@@ -178,16 +179,39 @@ func (t *task) record(err error) {
 	c := t.core
 	if err != nil {
 		var own *ctxnode.Ending
-		c.catchUp()
+		c.node.CatchUp()
 		if t.node != nil {
-			t.node.ExpireIfDue()
+			if t.tightens() {
+				t.node.ExpireIfDue()
+			}
 			own = t.node.Ending()
 		}
-		c.record(&TaskError{Task: t.name, Err: err}, own)
+		c.record(&TaskError{Task: t.name, Err: err, limit: t.limitBehind(err, own)}, own)
 	}
 	if t.node != nil {
 		t.node.Close(scopeClosed)
 	}
+}
+
+// tightens reports whether the deadline of a task with a context of its own is
+// tighter than its scope's: only then is its passing the task's own affair.
+func (t *task) tightens() bool {
+	d, _ := t.node.Deadline()
+	scope, _ := t.core.node.Deadline()
+	return d.Before(scope)
+}
+
+// limitBehind returns the limit that ended the task's own context, when err says
+// only that something did: most code returns ctx.Err().
+func (t *task) limitBehind(err error, own *ctxnode.Ending) string {
+	if own == nil {
+		return ""
+	}
+	cause, _ := own.Cause.(*budget.Cause)
+	if cause == nil || !is(err, own.Err) || is(err, cause) {
+		return ""
+	}
+	return cause.Limit
 }
 
 func (t *task) leaveLocked(err error) {
@@ -247,7 +271,8 @@ func (k *Task[T]) Value() T {
 }
 
 // Or returns the task's value, or fallback when the task failed or was skipped.
-// Like Value it panics unless a Wait that covers the task has returned.
+// Like Value it panics unless a Wait that covers the task has returned. It does
+// not un-fail the scope: a task that the scope can do without returns nil.
 func (k *Task[T]) Or(fallback T) T {
 	if k.t.outcome("Or") != nil {
 		return fallback
@@ -279,18 +304,35 @@ func (t *task) outcome(verb string) error {
 	return t.err
 }
 
+// suspects reports whether a wait for t under ctx may be one of t for itself:
+// ctx is that of t or of something inside it, or it says nothing about who
+// waits. A task that uses a context of its scope's body instead is not found
+// out; that wait ends with the scope.
+func (t *task) suspects(ctx context.Context) bool {
+	v := ctxnode.Find(ctx)
+	if v == nil || !v.Within(&t.core.node) {
+		return true
+	}
+	u := taskOf(v)
+	return u != nil && u.inside(t.core, t)
+}
+
 func (t *task) wait(ctx context.Context) error {
 	if ctx == nil {
 		panic(fmt.Sprintf("scope: Wait of task %q: nil context", t.name))
 	}
-	for v := ctxnode.Find(ctx); v != nil; v = v.Node().Above() {
-		if v == t.context() {
-			panic(fmt.Sprintf("scope: Wait: task %q waits for itself", t.name))
-		}
-	}
 	c := t.core
 	c.node.Mu.Lock()
 	if !t.done {
+		if t.suspects(ctx) {
+			c.node.Mu.Unlock()
+			c.mustNotWait(t)
+			c.node.Mu.Lock()
+		}
+	}
+	if !t.done {
+		c.taskWaits++
+		c.suspectLocked()
 		if t.ended == nil {
 			t.ended = make(chan struct{})
 		}
@@ -301,6 +343,7 @@ func (t *task) wait(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 		c.node.Mu.Lock()
+		c.taskWaits--
 	}
 	defer c.node.Mu.Unlock()
 	if !t.done {

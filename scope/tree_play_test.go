@@ -31,7 +31,7 @@ type realError struct{ who string }
 func (e *realError) Error() string { return "failure of " + e.who }
 
 // A planned value is what a task or a body panics with on purpose.
-type planned struct{ who string }
+type planned struct{ tree, who string }
 
 // A logged scope is all that was seen of one scope.
 type scopeLog struct {

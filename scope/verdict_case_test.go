@@ -166,7 +166,7 @@ func TestInducedErrorsNeverLookLikeATimeoutOrACancel(t *testing.T) {
 					if !body {
 						err = scope.Run(t.Context(), "shop", budget.Within(time.Hour), func(ctx context.Context, s *scope.Scope) error {
 							s.Go("b", func(ctx context.Context) error { <-ctx.Done(); return wrap(ctx) })
-							s.In(context.WithValue(ctx, "k", "v")).Go("c", func(ctx context.Context) error { <-ctx.Done(); return wrap(ctx) })
+							s.In(context.WithValue(ctx, spanKey{}, "v")).Go("c", func(ctx context.Context) error { <-ctx.Done(); return wrap(ctx) })
 							s.Limit(budget.Within(time.Minute)).Go("d", func(ctx context.Context) error { <-ctx.Done(); return wrap(ctx) })
 							synctest.Wait()
 							s.Go("a", func(context.Context) error { return boom })

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/curfew-go/curfew/internal/ctxnode"
 )
@@ -21,11 +22,11 @@ import (
 func (s *Scope) Wait() error {
 	c := s.c
 	c.node.Mu.Lock()
-	if c.live > 0 && (c.waiters != nil || c.phase >= closing) {
+	if c.live > 0 && (c.waiters != nil || c.taskWaits > 0 || c.phase >= closing) {
 		// One of several waiters is not the body, or the body is no longer there.
 		c.suspectLocked()
 		c.node.Mu.Unlock()
-		c.mustNotBeTask()
+		c.mustNotWait(nil)
 		c.node.Mu.Lock()
 	}
 	if c.live > 0 {
@@ -39,7 +40,7 @@ func (s *Scope) Wait() error {
 			if w.suspect {
 				w.suspect = false
 				c.node.Mu.Unlock()
-				c.mustNotBeTaskOr(w)
+				c.mustNotWaitAs(w)
 				c.node.Mu.Lock()
 			}
 		}
@@ -83,9 +84,9 @@ func (c *core) dropLocked(w *waiter) {
 	}
 }
 
-// mustNotBeTaskOr is mustNotBeTask for a listed waiter: it leaves the list
-// before the panic.
-func (c *core) mustNotBeTaskOr(w *waiter) {
+// mustNotWaitAs is mustNotWait for a listed waiter: it leaves the list before
+// the panic.
+func (c *core) mustNotWaitAs(w *waiter) {
 	ok := false
 	defer func() {
 		if !ok {
@@ -94,56 +95,51 @@ func (c *core) mustNotBeTaskOr(w *waiter) {
 			c.node.Mu.Unlock()
 		}
 	}()
-	c.mustNotBeTask()
+	c.mustNotWait(nil)
 	ok = true
 }
 
-// mustNotBeTask panics when the calling goroutine runs a task of c, or of a
-// scope below it.
-func (c *core) mustNotBeTask() {
-	onStack := tasksOnStack()
-	if len(onStack) == 0 {
-		return
-	}
-	if name := c.findTask(onStack); name != "" {
-		panic(fmt.Sprintf("scope: Wait: task %q waits for its own scope %q", name, c.node.Path()))
+// mustNotWait panics when the calling goroutine is, or is waited for by, what it
+// is about to wait for: the task t, or with a nil t any task of c.
+func (c *core) mustNotWait(t *task) {
+	for _, u := range tasksOnStack() {
+		switch {
+		case !u.inside(c, t):
+		case t != nil:
+			panic(fmt.Sprintf("scope: Wait: task %q waits for itself", t.name))
+		default:
+			panic(fmt.Sprintf("scope: Wait: task %q waits for its own scope %q", u.name, c.node.Path()))
+		}
 	}
 }
 
-// findTask returns the name of the live task of c, or of a scope below it,
-// whose address is among onStack.
-func (c *core) findTask(onStack []uintptr) string {
-	c.node.Mu.Lock()
-	for t := c.tasks; t != nil; t = t.next {
-		for _, addr := range onStack {
-			if addr == reflect.ValueOf(t).Pointer() {
-				c.node.Mu.Unlock()
-				return t.name
-			}
+// inside reports whether u is t, or runs in a scope that was opened inside t;
+// with a nil t, whether that holds for any task of c. What opened a scope waits
+// for its tasks.
+func (u *task) inside(c *core, t *task) bool {
+	for u != nil {
+		if t == nil && u.core == c || t == u {
+			return true
 		}
+		u = taskOf(u.core.node.Above())
 	}
-	c.node.Mu.Unlock()
-	return findBelow(&c.node, onStack)
+	return false
 }
 
-func findBelow(n *ctxnode.Node, onStack []uintptr) string {
-	for _, child := range n.Children() {
-		var name string
-		if c, ok := child.Owner.(*core); ok {
-			name = c.findTask(onStack)
-		} else {
-			name = findBelow(child, onStack)
+// taskOf returns the innermost task in which v was handed out, nil when none.
+func taskOf(v *ctxnode.View) *task {
+	for v != nil {
+		if t, ok := v.Of().(*task); ok {
+			return t
 		}
-		if name != "" {
-			return name
-		}
+		v = v.Node().Above()
 	}
-	return ""
+	return nil
 }
 
-// tasksOnStack returns the addresses of the tasks whose run method stands on
-// the calling goroutine's stack.
-func tasksOnStack() []uintptr {
+// tasksOnStack returns the tasks whose run method stands on the calling
+// goroutine's stack, innermost first.
+func tasksOnStack() []*task {
 	buf := make([]byte, 16<<10)
 	for {
 		n := runtime.Stack(buf, false)
@@ -153,7 +149,7 @@ func tasksOnStack() []uintptr {
 		}
 		buf = make([]byte, 2*len(buf))
 	}
-	var found []uintptr
+	var found []*task
 	rest := string(buf)
 	for {
 		_, after, ok := strings.Cut(rest, runFrame)
@@ -164,17 +160,21 @@ func tasksOnStack() []uintptr {
 		end := strings.IndexFunc(after, func(r rune) bool {
 			return !strings.ContainsRune("0123456789abcdefx", r)
 		})
-		if end < 0 {
-			return found
+		if end < 0 || after[end] == '?' {
+			continue // not a value the runtime vouches for
 		}
 		if addr, err := strconv.ParseUint(after[:end], 0, 64); err == nil {
-			found = append(found, uintptr(addr))
+			// The frame is one of this goroutine's own: run uses t again when
+			// its function has returned, so t is alive while we stand above it.
+			at := uintptr(addr)
+			found = append(found, *(**task)(unsafe.Pointer(&at)))
 		}
 	}
 }
 
-// runFrame is how task.run begins in a stack; the receiver's address follows.
-const runFrame = "/scope.(*task).run("
+// runFrame is how the line of task.run begins in a stack; the receiver's address
+// follows.
+var runFrame = "\n" + runtime.FuncForPC(reflect.ValueOf((*task).run).Pointer()).Name() + "("
 
 // join waits until the last task has ended; from then on the scope starts none.
 func (c *core) join() {

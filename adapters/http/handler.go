@@ -8,6 +8,7 @@ import (
 
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/budget/wire"
+	"github.com/curfew-go/curfew/internal/ctxnode"
 	"github.com/curfew-go/curfew/scope"
 )
 
@@ -35,7 +36,7 @@ type Config struct {
 // Handler returns a handler that runs h under a deadline: what the request's
 // header says is left, at most c.Max, from the instant at which net/http has
 // parsed the request's head. h sees it in r.Context(), which also ends when the
-// client leaves.
+// client leaves, as ClientCancelled.
 //
 // A request that cannot be done in time is refused before h runs: with 503 when
 // its time has run out or is less than c.Useful, and with 400 when the header
@@ -74,14 +75,17 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, err, http.StatusBadRequest)
 		return
 	}
-	ctx, cancel, err := budget.Enter(r.Context(), limit.Require(h.config.Useful))
+	ctx, cancel, err := budget.Enter(ctxnode.Client{Context: r.Context()}, limit.Require(h.config.Useful))
 	defer cancel()
 	if err != nil {
 		h.refuse(w, r, err, budget.KindOf(err).HTTPStatus())
 		return
 	}
 	defer passAbort()
-	h.next.ServeHTTP(w, r.WithContext(ctx))
+	inner := r.WithContext(ctx)
+	// net/http removes the temporary files of an upload by the request it made.
+	defer func() { r.MultipartForm = inner.MultipartForm }()
+	h.next.ServeHTTP(w, inner)
 }
 
 // limit returns the strictest of what the peer and the route say.

@@ -190,7 +190,7 @@ func TestWhatIsAboveTheRequestIsHeeded(t *testing.T) {
 		kind  budget.Kind
 		limit string
 	}{
-		{"cancelled", gone, 500, budget.ParentCancelled, ""},
+		{"cancelled", gone, 500, budget.ClientCancelled, ""},
 		{"expired", expired, 503, budget.ExpiredOnArrival, "parent deadline < route default 10m0s"},
 		{"tighter", short, 200, budget.None, "gateway 1m0s"},
 	} {
@@ -247,7 +247,7 @@ func TestTasksOfAHandlerEndWithTheRequest(t *testing.T) {
 		text  string
 	}{
 		{"the deadline passes", "60", false, context.DeadlineExceeded, budget.DeadlineExceeded, "limit peer header 60ms"},
-		{"the client leaves", "60000", true, context.Canceled, budget.ParentCancelled, "parent cancelled"},
+		{"the client leaves", "60000", true, context.Canceled, budget.ClientCancelled, "client cancelled"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			protocols(t, func(t *testing.T, start func(http.Handler) *server) {

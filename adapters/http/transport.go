@@ -41,11 +41,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	// A RoundTripper does not change the request it was given.
 	r = r.WithContext(ctx)
 	r.Header = withHeader(r.Header, value)
-	base := t.Base
-	if base == nil {
-		base = http.DefaultTransport
-	}
-	resp, err := base.RoundTrip(r)
+	resp, err := t.base().RoundTrip(r)
 	if err != nil {
 		return resp, named(ctx, err)
 	}
@@ -94,6 +90,20 @@ func (b *body) Read(p []byte) (int, error) {
 		err = named(b.ctx, err)
 	}
 	return n, err
+}
+
+// CloseIdleConnections does what http.Client's method of that name promises.
+func (t *Transport) CloseIdleConnections() {
+	if c, ok := t.base().(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+func (t *Transport) base() http.RoundTripper {
+	if t.Base != nil {
+		return t.Base
+	}
+	return http.DefaultTransport
 }
 
 // left returns what the header says, empty when ctx has no deadline.

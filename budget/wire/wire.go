@@ -3,8 +3,8 @@
 // instant: clocks differ.
 //
 // One rule holds for every form: the receiver never gets more than the sender
-// had. Encoding takes off the slush and truncates; it never writes zero or a
-// negative number, because receivers disagree on what those mean. Parsing is
+// had. The sender takes off what Slush.Of says, and FormatMillis rounds down; it
+// never writes zero or a negative number, because receivers disagree on what those mean. Parsing is
 // strict: what the form does not allow is malformed, and never a guess.
 //
 // The one form so far is the remaining time in whole milliseconds.

@@ -76,6 +76,7 @@ type Node struct {
 	deadline time.Time // zero: none
 	armed    bool      // the node ends itself at the deadline
 	detached bool      // no parent's end or deadline reaches it
+	follows  bool      // it ends with its parent context, which is no node
 	up       *Node     // the node whose end ends this one; nil: none
 	above    *View     // where the node was opened, for paths; nil at a root
 
@@ -191,6 +192,7 @@ func (n *Node) arm() {
 
 // follow ends n when parent, which is not a node, ends.
 func (n *Node) follow(parent context.Context) {
+	n.follows = true
 	n.Mu.Lock()
 	n.callbacks++
 	n.Mu.Unlock()
@@ -234,8 +236,52 @@ func (n *Node) ExpireIfDue() {
 			return
 		}
 	}
-	// The deadline is that of a parent which is no node: it ended, or is about to.
+	// The deadline is that of a parent which is no node: it ended, or is about
+	// to. Where it has it from a node of ours, that one tells.
+	for v := n.above; v != nil && !v.node.detached; v = v.node.above {
+		if v.node.armed && v.node.deadline.Equal(n.deadline) {
+			v.node.expire()
+			break
+		}
+	}
+	if err := n.vals.Err(); err != nil {
+		n.End(&Ending{Cause: Hooks.Foreign(n, n.vals), Err: err})
+		return
+	}
 	n.expire()
+}
+
+// CatchUp ends n when it is due although nobody has told it yet: its deadline
+// has passed, but the timer is late, or something above has ended, and the word
+// is on its way. What the end of another context makes work return must not be
+// taken for what ended n.
+func (n *Node) CatchUp() {
+	n.ExpireIfDue()
+	for n.ending.Load() == nil {
+		below, e := n.nearestEnd()
+		if e == nil {
+			return
+		}
+		below.End(e) // and with it all down to n, but for a race with another end
+	}
+}
+
+// nearestEnd returns the nearest end above n that has not reached it, and the
+// node right below it.
+func (n *Node) nearestEnd() (below *Node, e *Ending) {
+	for a := n; ; a = a.up {
+		if a.follows {
+			if err := a.vals.Err(); err != nil {
+				return a, &Ending{Cause: Hooks.Foreign(a, a.vals), Err: err}
+			}
+		}
+		if a.up == nil {
+			return nil, nil
+		}
+		if e := a.up.ended(); e != nil {
+			return a, e
+		}
+	}
 }
 
 // End ends n, unless it has ended, and tells everybody below. It reports

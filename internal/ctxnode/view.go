@@ -12,12 +12,21 @@ type View struct {
 	node *Node
 	vals context.Context // where values come from; nil: the node's parent
 	task string          // one element of the path; empty adds none
+	of   any             // what Init was told
 }
 
 // Init makes v a view of n named task. vals, a context derived from n's, adds
-// values; nil adds none.
-func (v *View) Init(n *Node, task string, vals context.Context) {
-	v.node, v.task, v.vals = n, task, vals
+// values; nil adds none. of is what v's owner wants to find again by Of.
+func (v *View) Init(n *Node, task string, vals context.Context, of any) {
+	v.node, v.task, v.vals, v.of = n, task, vals, of
+}
+
+// Of returns whom v is the context of: what Init was told, or the node's Owner.
+func (v *View) Of() any {
+	if v.of != nil {
+		return v.of
+	}
+	return v.node.Owner
 }
 
 // viewKey is the key under which a context answers the nearest View.
