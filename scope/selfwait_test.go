@@ -61,6 +61,11 @@ func TestATaskThatWaitsForItsOwnScopePanicsWithItsName(t *testing.T) {
 			settled()
 			return errors.New("boom")
 		},
+		"the body waits for the task": func(_ context.Context, s *scope.Scope) error {
+			task := scope.Fork(s, "selfish", func(context.Context) (int, error) { return 0, s.Wait() })
+			_, err := task.Wait(context.Background())
+			return err
+		},
 		"through a handle": func(ctx context.Context, s *scope.Scope) error {
 			s.Go("selfish", func(ctx context.Context) error { return s.In(ctx).Limit(budget.Within(time.Second)).Wait() })
 			return s.Wait()
@@ -90,6 +95,31 @@ func TestATaskThatWaitsForItsOwnScopePanicsWithItsName(t *testing.T) {
 			s.Go("outer", func(ctx context.Context) error { return nestedIn(ctx, "selfish", waits(s)) })
 			settled()
 			s.Cancel(nil)
+			settled()
+			return nil
+		},
+		"in a task of a scope inside a std context": func(_ context.Context, s *scope.Scope) error {
+			s.Go("outer", func(ctx context.Context) error {
+				ctx, cancel := context.WithCancel(ctx)
+				defer cancel()
+				return nestedIn(ctx, "selfish", waits(s))
+			})
+			settled()
+			return nil
+		},
+		"in a task of a scope inside a detached block": func(_ context.Context, s *scope.Scope) error {
+			s.Go("outer", func(ctx context.Context) error {
+				ctx, cancel := budget.Detached(ctx, time.Minute)
+				defer cancel()
+				return nestedIn(ctx, "selfish", waits(s))
+			})
+			settled()
+			return nil
+		},
+		"in a task of a scope inside a shielded context": func(_ context.Context, s *scope.Scope) error {
+			s.Go("outer", func(ctx context.Context) error {
+				return nestedIn(context.WithoutCancel(ctx), "selfish", waits(s))
+			})
 			settled()
 			return nil
 		},
@@ -166,6 +196,10 @@ func TestATaskThatWaitsForItselfPanicsWithItsName(t *testing.T) {
 				_, err := self.Wait(ctx)
 				return err
 			})
+		},
+		"on the background": func(_, _ context.Context, self task) error {
+			_, err := self.Wait(context.Background())
+			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,7 +16,7 @@ type planner struct {
 func planTree(seed uint64) *treePlan {
 	p := &planner{Rand: rand.New(rand.NewPCG(seed, 0xc0ffee)), treePlan: &treePlan{seed: seed, bubble: seed%2 == 0}}
 	p.coarse = p.one(4)
-	switch p.pick(10, 42, 34, 14) {
+	switch p.pick(8, 36, 38, 18) {
 	case 0:
 		p.left = 1 + p.IntN(3)
 	case 1:

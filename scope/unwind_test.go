@@ -3,6 +3,7 @@ package scope_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,5 +90,36 @@ func TestRunInsideAnUnwindingGoroutine(t *testing.T) {
 		}()
 		<-done
 		assert.True(t, joined, "the task was joined before the goroutine went on")
+	})
+}
+
+// TestABodysPanicOverADeafTaskStillCleansUp: the panic does not wait for the
+// task. When somebody above recovers it, as net/http does, the scope ends
+// properly once the task does.
+func TestABodysPanicOverADeafTaskStillCleansUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cleaned atomic.Bool
+		var s1 *scope.Scope
+		var ctx1 context.Context
+		start := time.Now()
+		v := recovered(func() {
+			scope.Run(t.Context(), "shop", budget.Within(time.Second), func(ctx context.Context, s *scope.Scope) error {
+				s1, ctx1 = s, ctx
+				s.Cleanup("unlock", func(ctx context.Context) error { cleaned.Store(ctx.Err() == nil); return nil })
+				s.Go("deaf", func(context.Context) error { time.Sleep(10 * time.Second); return nil })
+				return explode("body")
+			})
+		})
+		assert.Equal(t, "body", v)
+		assert.Equal(t, 1100*time.Millisecond, time.Since(start), "the deadline, and a grace")
+		assert.False(t, cleaned.Load(), "the task still uses what the cleanup releases")
+		assert.Error(t, ctx1.Err())
+		assert.Equal(t, 1, s1.Stats().Orphans)
+		time.Sleep(time.Minute)
+		assert.True(t, cleaned.Load())
+		assert.Equal(t, scope.Stats{Started: 1}, s1.Stats())
+		late, ok := recovered(func() { s1.Go("late", obedient) }).(error)
+		assert.True(t, ok)
+		assert.ErrorIs(t, late, scope.ErrClosed)
 	})
 }

@@ -29,7 +29,8 @@ type Config struct {
 	Useful time.Duration
 	// Refused, when not nil, is told of each request that is refused, before
 	// the response is written. The error is a *budget.Cause or, for a malformed
-	// header, a *wire.FormatError. It may be called from many goroutines.
+	// header, which is answered with 400, a *wire.FormatError. It may be called
+	// from many goroutines.
 	Refused func(r *http.Request, why error)
 }
 

@@ -190,7 +190,7 @@ func TestWhatIsAboveTheRequestIsHeeded(t *testing.T) {
 		kind  budget.Kind
 		limit string
 	}{
-		{"cancelled", gone, 500, budget.ClientCancelled, ""},
+		{"cancelled", gone, 499, budget.ClientCancelled, ""},
 		{"expired", expired, 503, budget.ExpiredOnArrival, "parent deadline < route default 10m0s"},
 		{"tighter", short, 200, budget.None, "gateway 1m0s"},
 	} {

@@ -186,7 +186,7 @@ func TestManyRequestsWithRandomDeadlines(t *testing.T) {
 			refused.Add(1)
 			switch budget.KindOf(why) {
 			case budget.ExpiredOnArrival, budget.LocalBudgetRejected:
-			case budget.ParentCancelled: // the client had left before anything began
+			case budget.ClientCancelled: // the client had left before anything began
 			default:
 				t.Errorf("refused as %v", why)
 			}

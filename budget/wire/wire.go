@@ -81,6 +81,9 @@ func FormatMillis(left time.Duration) (s string, ok bool) {
 // own work and for both ways: a share of what is left, within bounds. It is
 // taken once per hop, by the sender. The zero Slush is 5%, at least 2 ms and at
 // most 50 ms; in any other a zero Cap is none.
+//
+// A Share is between 0 and 1; Floor and Cap are durations of real time. A hop that
+// wants none sets a Floor of a nanosecond.
 type Slush struct {
 	Share      float64
 	Floor, Cap time.Duration

@@ -15,9 +15,12 @@ import (
 // None of them hands r.Context() to the calls it makes. Some Go services do, but client.Get and retry
 // helpers that take no context are at least as common, and the incident's own figures say what
 // happened there: 48 calls and 144 s of work for a user who left after 5 s are only possible when
-// nobody below the gateway learns that the user is gone. Handing r.Context() on does not save them
-// either: with it the same run ends at 9% availability, 8 calls a checkout instead of 13 and 92% wasted,
-// because the users' five seconds hold enough retries to fill the queue.
+// nobody below the gateway learns that the user is gone.
+//
+// It matters where the context ends. Handed on to every call but not into the warehouse's work, the
+// same run gave 11% availability, 9.6 calls a checkout and 90% wasted. Handed on through that too, with
+// the same timeouts and retries, it gave 96.5%, 1.04 calls and nothing wasted, at a p99 of 5.02 s, when
+// the users leave: a cancel can only come after somebody has given up, a deadline is there before.
 
 // A remote is one service's client for another one.
 type remote struct {

@@ -83,8 +83,8 @@ func run(ctx context.Context, args []string) error {
 	if err := write(os.Stdout); err != nil {
 		return err
 	}
-	if *check {
-		return r.complain(os.Stderr)
+	if err := r.complain(os.Stderr); err != nil && *check {
+		return err
 	}
 	return nil
 }

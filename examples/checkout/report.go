@@ -78,6 +78,7 @@ func (r report) writeText(w io.Writer) error {
 		return err
 	}
 	_, err := fmt.Fprintf(w, `
+"The article's after" is what the incident's write-up reports of its own redesign.
 * + 1%%, or + %v of real time for the machine's timers, the larger: %v at scale %g.
 
 %d checkouts met the degraded warehouse in each mode. Those that failed were told:

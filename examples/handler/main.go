@@ -16,11 +16,13 @@ import (
 
 var client = &http.Client{Transport: &curfewhttp.Transport{}}
 
+const stockURL, priceURL = "http://inventory.internal/stock", "http://pricing.internal/price"
+
 func order(w http.ResponseWriter, r *http.Request) {
 	page, err := scope.RunValue(r.Context(), "order", budget.Inherited(),
 		func(ctx context.Context, s *scope.Scope) (string, error) {
-			stock := scope.Fork(s, "stock", get("http://inventory.internal/stock"))
-			price := scope.Fork(s.Limit(budget.Within(200*time.Millisecond)), "price", get("http://pricing.internal/price"))
+			stock := scope.Fork(s, "stock", get(stockURL))
+			price := scope.Fork(s.Limit(budget.Within(200*time.Millisecond)), "price", get(priceURL))
 			if err := s.Wait(); err != nil {
 				return "", err
 			}
@@ -33,6 +35,12 @@ func order(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, page)
 }
 
+func main() {
+	limits := curfewhttp.Config{Max: time.Second, Useful: 50 * time.Millisecond}
+	log.Fatal(http.ListenAndServe("localhost:8080", curfewhttp.Handler(http.HandlerFunc(order), limits)))
+}
+
+// get returns a function that fetches url, as a task of a scope.
 func get(url string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -45,11 +53,17 @@ func get(url string) func(context.Context) (string, error) {
 		}
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
+		if resp.StatusCode != http.StatusOK {
+			return "", &budget.Cause{Kind: peerKind(resp.StatusCode), Err: fmt.Errorf("%s: %s", url, resp.Status)}
+		}
 		return string(body), err
 	}
 }
 
-func main() {
-	limits := curfewhttp.Config{Max: time.Second, Useful: 50 * time.Millisecond}
-	log.Fatal(http.ListenAndServe("localhost:8080", curfewhttp.Handler(http.HandlerFunc(order), limits)))
+// peerKind is what a peer's refusal means to us: we had begun.
+func peerKind(status int) budget.Kind {
+	if status == http.StatusGatewayTimeout || status == http.StatusServiceUnavailable {
+		return budget.DependencyTimeout
+	}
+	return budget.Failed
 }
