@@ -105,7 +105,7 @@ func (p *planner) scope(depth int) *scopePlan {
 	default:
 		sp.limit = limitKind(p.pick(60, 35, 5))
 	}
-	sp.cleanup = cleanupKind(p.pick(85, 5, 10))
+	sp.cleanup = cleanupKind(p.pick(80, 5, 15))
 	sp.onError = errorPolicy(p.pick(55, 20, 25))
 	sp.rethrow = p.one(2)
 	sp.body = p.body(sp, st)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 
 	"github.com/curfew-go/curfew/budget"
@@ -22,7 +23,8 @@ type Transport struct {
 }
 
 // RoundTrip sends r with what is left of its context's deadline, less the
-// slush, in place of any such header that r brings. With less than a
+// slush, in place of any such header that r brings. Time spent waiting for a
+// connection of an http.Transport is taken off as well. With less than a
 // millisecond to pass on it sends nothing and returns a *budget.Cause of kind
 // LocalBudgetRejected; when the context has ended it returns its cause. A
 // request whose context has no deadline is sent without the header.
@@ -39,8 +41,17 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	// A RoundTripper does not change the request it was given.
-	r = r.WithContext(ctx)
-	r.Header = withHeader(r.Header, value)
+	header := withHeader(r.Header, value)
+	if value != "" {
+		// A free connection may be long in coming. What is left is said when it
+		// is there, before the head is written, and again for another one.
+		r = r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+			GotConn: func(httptrace.GotConnInfo) { header.Set(Header, t.leftNow(ctx)) },
+		}))
+	} else {
+		r = r.WithContext(ctx)
+	}
+	r.Header = header
 	resp, err := t.base().RoundTrip(r)
 	if err != nil {
 		return resp, named(ctx, err)
@@ -104,6 +115,16 @@ func (t *Transport) base() http.RoundTripper {
 		return t.Base
 	}
 	return http.DefaultTransport
+}
+
+// leftNow is left for a request that is about to be written: with less than a
+// millisecond to pass on it says a millisecond, which the peer will not use.
+func (t *Transport) leftNow(ctx context.Context) string {
+	left, _ := budget.Remaining(ctx)
+	if value, ok := wire.FormatMillis(left - t.Slush.Of(left)); ok {
+		return value
+	}
+	return "1"
 }
 
 // left returns what the header says, empty when ctx has no deadline.
