@@ -228,7 +228,10 @@ func TestWaitsForOneselfAreFoundWhateverTheContext(t *testing.T) {
 	wait := func(k **scope.Task[int], ctx context.Context) { (*k).Wait(ctx) }
 	for name, task := range map[string]func(ctx context.Context, s *scope.Scope, k **scope.Task[int]){
 		"Task.Wait under Background": func(_ context.Context, _ *scope.Scope, k **scope.Task[int]) { wait(k, context.Background()) },
-		"Task.Wait under its own":    func(ctx context.Context, _ *scope.Scope, k **scope.Task[int]) { wait(k, ctx) },
+		"Task.Wait under the body's": func(ctx context.Context, s *scope.Scope, k **scope.Task[int]) {
+			wait(k, ctx.Value(bodyKey{}).(context.Context))
+		},
+		"Task.Wait under its own": func(ctx context.Context, _ *scope.Scope, k **scope.Task[int]) { wait(k, ctx) },
 		"Scope.Wait in a task of a scope behind a std context": func(ctx context.Context, s *scope.Scope, _ **scope.Task[int]) {
 			ctx, cancel := context.WithTimeout(ctx, time.Hour)
 			defer cancel()
@@ -242,12 +245,12 @@ func TestWaitsForOneselfAreFoundWhateverTheContext(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, _ := quiet()
 				v := recovered(func() {
-					scope.Run(ctx, "page", budget.Within(time.Hour), func(ctx context.Context, s *scope.Scope) error {
+					scope.Run(ctx, "page", budget.Within(time.Hour), func(body context.Context, s *scope.Scope) error {
 						var k *scope.Task[int]
 						known := make(chan struct{})
 						k = scope.Fork(s, "task", func(ctx context.Context) (int, error) {
 							<-known
-							task(ctx, s, &k)
+							task(context.WithValue(ctx, bodyKey{}, body), s, &k)
 							return 0, nil
 						})
 						close(known)
@@ -261,6 +264,8 @@ func TestWaitsForOneselfAreFoundWhateverTheContext(t *testing.T) {
 		})
 	}
 }
+
+type bodyKey struct{}
 
 func TestATaskOfTheScopeWaitsForItWhileTheBodyWaitsForTheTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

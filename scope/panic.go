@@ -152,7 +152,12 @@ func (k *panicClock) wait(unwound <-chan struct{}) bool {
 		left := k.leftLocked()
 		k.node.Mu.Unlock()
 		if left <= 0 {
-			return false
+			select {
+			case <-unwound: // in the same instant
+				return true
+			default:
+				return false
+			}
 		}
 		timer.Reset(left)
 	}

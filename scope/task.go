@@ -306,15 +306,15 @@ func (t *task) outcome(verb string) error {
 
 // suspects reports whether a wait for t under ctx may be one of t for itself:
 // ctx is that of t or of something inside it, or it says nothing about who
-// waits. A task that uses a context of its scope's body instead is not found
-// out; that wait ends with the scope.
+// waits, and a task does.
 func (t *task) suspects(ctx context.Context) bool {
 	v := ctxnode.Find(ctx)
-	if v == nil || !v.Within(&t.core.node) {
-		return true
+	if v != nil && v.Within(&t.core.node) {
+		if u := taskOf(v); u != nil && u.core == t.core && !u.inside(t.core, t) {
+			return false // a sibling's context
+		}
 	}
-	u := taskOf(v)
-	return u != nil && u.inside(t.core, t)
+	return onTask()
 }
 
 func (t *task) wait(ctx context.Context) error {

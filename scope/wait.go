@@ -137,6 +137,23 @@ func taskOf(v *ctxnode.View) *task {
 	return nil
 }
 
+// onTask reports whether the calling goroutine is a task's, of whatever scope.
+// It costs far less than a stack that shows which.
+func onTask() bool {
+	var pcs [64]uintptr
+	for skip := 2; ; skip += len(pcs) {
+		n := runtime.Callers(skip, pcs[:])
+		for _, pc := range pcs[:n] {
+			if f := runtime.FuncForPC(pc - 1); f != nil && f.Entry() == runEntry {
+				return true
+			}
+		}
+		if n < len(pcs) {
+			return false
+		}
+	}
+}
+
 // tasksOnStack returns the tasks whose run method stands on the calling
 // goroutine's stack, innermost first.
 func tasksOnStack() []*task {
@@ -174,7 +191,10 @@ func tasksOnStack() []*task {
 
 // runFrame is how the line of task.run begins in a stack; the receiver's address
 // follows.
-var runFrame = "\n" + runtime.FuncForPC(reflect.ValueOf((*task).run).Pointer()).Name() + "("
+var runFrame = "\n" + runtime.FuncForPC(runEntry).Name() + "("
+
+// runEntry is where task.run begins.
+var runEntry = reflect.ValueOf((*task).run).Pointer()
 
 // join waits until the last task has ended; from then on the scope starts none.
 func (c *core) join() {

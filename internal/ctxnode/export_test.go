@@ -9,7 +9,11 @@ var StdKey = stdKey
 func (n *Node) HasStd() bool { return n.std.Load() != nil }
 
 // Linked returns how many nodes hang directly below n.
-func (n *Node) Linked() int { return len(n.Children()) }
+func (n *Node) Linked() int {
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	return len(n.childrenLocked())
+}
 
 // Callbacks returns how many timer and bridge callbacks of n may still run.
 func (n *Node) Callbacks() int {

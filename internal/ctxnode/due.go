@@ -1,0 +1,123 @@
+package ctxnode
+
+import (
+	"context"
+	"time"
+)
+
+// How the word of a deadline, or of a parent's end, reaches a node: by a timer,
+// by a bridge to a parent that is no node, or by looking when neither has come.
+
+// arm starts the timer of the node's own deadline.
+func (n *Node) arm() {
+	n.armed = true
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	if n.ending.Load() != nil {
+		return
+	}
+	n.callbacks++
+	n.timer = time.AfterFunc(time.Until(n.deadline), func() {
+		n.expire()
+		if n.Owner == nil && n.Under == nil {
+			// A budget's context that expired needs no cancel to be forgotten, as
+			// with std. A scope's or a task's is found below its parent while it runs.
+			n.Stop()
+		}
+		n.called()
+	})
+}
+
+// follow ends n when parent, which is not a node, ends.
+func (n *Node) follow(parent context.Context) {
+	n.follows = true
+	n.Mu.Lock()
+	n.callbacks++
+	n.Mu.Unlock()
+	// Not under Mu: parent's methods are not ours.
+	stop := context.AfterFunc(parent, func() {
+		n.End(&Ending{Cause: Hooks.Foreign(n, parent), Err: parent.Err()})
+		n.called()
+	})
+	n.Mu.Lock()
+	n.stopBridge = stop
+	n.Mu.Unlock()
+}
+
+// called notes that a timer or bridge callback of n has run.
+func (n *Node) called() {
+	n.Mu.Lock()
+	n.callbacks--
+	n.Idle.Broadcast()
+	n.Mu.Unlock()
+}
+
+// expire ends n because its own deadline passed.
+func (n *Node) expire() {
+	if n.ending.Load() != nil {
+		return
+	}
+	n.End(&Ending{Cause: Hooks.Expired(n), Err: context.DeadlineExceeded})
+}
+
+// ExpireIfDue ends n, or the ancestor whose deadline n shares, when the clock
+// says that the deadline has passed although its timer has not fired: timers
+// are late on a busy machine, and an error that work brings back after the
+// deadline must not be taken for what ended it.
+func (n *Node) ExpireIfDue() {
+	if n.deadline.IsZero() || n.ending.Load() != nil || time.Until(n.deadline) > 0 {
+		return
+	}
+	for a := n; a != nil; a = a.up {
+		if a.armed && !a.deadline.After(n.deadline) {
+			a.expire()
+			return
+		}
+	}
+	// The deadline is that of a parent which is no node: it ended, or is about
+	// to. Where it has it from a node of ours, that one tells.
+	for v := n.above; v != nil && !v.node.detached; v = v.node.above {
+		if v.node.armed && v.node.deadline.Equal(n.deadline) {
+			v.node.expire()
+			break
+		}
+	}
+	if err := n.vals.Err(); err != nil {
+		n.End(&Ending{Cause: Hooks.Foreign(n, n.vals), Err: err})
+		return
+	}
+	n.expire()
+}
+
+// CatchUp ends n when it is due although nobody has told it yet: its deadline
+// has passed, but the timer is late, or something above has ended, and the word
+// is on its way. What the end of another context makes work return must not be
+// taken for what ended n.
+func (n *Node) CatchUp() {
+	n.ExpireIfDue()
+	for n.ending.Load() == nil {
+		below, e := n.nearestEnd()
+		if e == nil {
+			return
+		}
+		below.End(e) // and with it all down to n, but for a race with another end
+	}
+}
+
+// nearestEnd returns the nearest end above n that has not reached it, and the
+// node right below it.
+func (n *Node) nearestEnd() (below *Node, e *Ending) {
+	for a := n; ; a = a.up {
+		if a.follows {
+			if err := a.vals.Err(); err != nil {
+				return a, &Ending{Cause: Hooks.Foreign(a, a.vals), Err: err}
+			}
+		}
+		if a.up == nil {
+			return nil, nil
+		}
+		if e := a.up.ended(); e != nil {
+			return a, e
+		}
+	}
+}
