@@ -2,6 +2,7 @@ package curfewhttp
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptrace"
@@ -80,11 +81,27 @@ func withHeader(h http.Header, value string) http.Header {
 	return h
 }
 
+// errOthersEnd stands for the end of another request. When one is cancelled in the
+// instant in which its bodyless response arrives, net/http may already have given
+// its connection to the next request; it then closes the connection and hands that
+// next request the cause of the first one's end (Go 1.26.8, persistConn.roundTrip).
+var errOthersEnd = errors.New("curfewhttp: the connection was closed because another request on it ended")
+
 // named returns the cause of ctx for an error that says no more than that ctx
-// ended, which is what net/http brings back over HTTP/2.
+// ended, which is what net/http brings back over HTTP/2, and never lets the end of
+// another request pass for one of ctx.
 func named(ctx context.Context, err error) error {
-	if e := ctx.Err(); e != nil && err == e {
-		return context.Cause(ctx)
+	if e := ctx.Err(); e != nil {
+		if err == e {
+			return context.Cause(ctx)
+		}
+		return err
+	}
+	if left, ok := budget.Remaining(ctx); ok && left <= 0 {
+		return err // ctx is about to end
+	}
+	if _, ok := err.(*budget.Cause); ok || err == context.Canceled || err == context.DeadlineExceeded {
+		return errOthersEnd
 	}
 	return err
 }
