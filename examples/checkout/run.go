@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"time"
 )
 
@@ -37,7 +36,6 @@ type recording struct {
 // run takes one mode through the plan, on fresh servers and a fresh stock file, and waits for what it
 // left behind: in mode before, handlers are still retrying when the last user is long gone.
 func (p plan) run(ctx context.Context, m mode, show *progress) (rec *recording, err error) {
-	runtime.GC()
 	dir, err := os.MkdirTemp("", "checkout-")
 	if err != nil {
 		return nil, err
