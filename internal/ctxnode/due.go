@@ -36,7 +36,7 @@ func (n *Node) follow(parent context.Context) {
 	n.Mu.Unlock()
 	// Not under Mu: parent's methods are not ours.
 	stop := context.AfterFunc(parent, func() {
-		n.End(&Ending{Cause: Hooks.Foreign(n, parent), Err: parent.Err()})
+		n.End(&Ending{Cause: Hooks.Foreign(n, parent), Err: parent.Err(), At: time.Now()})
 		n.called()
 	})
 	n.Mu.Lock()
@@ -57,7 +57,7 @@ func (n *Node) expire() {
 	if n.ending.Load() != nil {
 		return
 	}
-	n.End(&Ending{Cause: Hooks.Expired(n), Err: context.DeadlineExceeded})
+	n.End(&Ending{Cause: Hooks.Expired(n), Err: context.DeadlineExceeded, At: n.deadline})
 }
 
 // ExpireIfDue ends n, or the ancestor whose deadline n shares, when the clock
@@ -83,7 +83,7 @@ func (n *Node) ExpireIfDue() {
 		}
 	}
 	if err := n.vals.Err(); err != nil {
-		n.End(&Ending{Cause: Hooks.Foreign(n, n.vals), Err: err})
+		n.End(&Ending{Cause: Hooks.Foreign(n, n.vals), Err: err, At: time.Now()})
 		return
 	}
 	n.expire()
@@ -110,7 +110,7 @@ func (n *Node) nearestEnd() (below *Node, e *Ending) {
 	for a := n; ; a = a.up {
 		if a.follows {
 			if err := a.vals.Err(); err != nil {
-				return a, &Ending{Cause: Hooks.Foreign(a, a.vals), Err: err}
+				return a, &Ending{Cause: Hooks.Foreign(a, a.vals), Err: err, At: time.Now()}
 			}
 		}
 		if a.up == nil {

@@ -28,8 +28,9 @@ import (
 // An Ending says how a node ended. It is made once and shared by every node
 // that the same event ends, so all of them answer the same cause.
 type Ending struct {
-	Cause error // what context.Cause answers; unused when For is set
-	Err   error // context.Canceled or context.DeadlineExceeded
+	Cause error     // what context.Cause answers; unused when For is set
+	Err   error     // context.Canceled or context.DeadlineExceeded
+	At    time.Time // when it happened; zero when nobody is to know
 	// For, when set, makes the cause for one node on demand, so that an end
 	// nobody asks about, such as that of work that went well, allocates nothing.
 	For func(n *Node) error
@@ -62,6 +63,13 @@ var Hooks struct {
 	Foreign func(n *Node, parent context.Context) error
 }
 
+// A Watcher is an Owner that is told when its node has ended. watched says that
+// a Watcher above was told of the same end and looks after all that is below;
+// Ended reports whether this one does, or that one.
+type Watcher interface {
+	Ended(e *Ending, watched bool) bool
+}
+
 // A Node is the lifetime shared by the contexts of one scope, one limited task
 // or one budget. Set the exported fields, then call Start; a Node must not be
 // copied or reused, because contexts and std children outlive the work.
@@ -81,6 +89,7 @@ type Node struct {
 	above    *View     // where the node was opened, for paths; nil at a root
 
 	ending atomic.Pointer[Ending] // nil while alive; set under Mu, see ended
+	flag   atomic.Int64           // Flagged once ending is set, see Flag
 	std    atomic.Pointer[shim]   // nil until asked; written under Mu
 
 	// Mu protects what follows, and whatever the owner puts under it: a scope
@@ -109,7 +118,7 @@ func (n *Node) Start(parent context.Context, deadline time.Time, arm bool) {
 	if n.Under != nil {
 		n.adoptBy(n.Under)
 	}
-	if v, ok := parent.(*View); ok {
+	if v, ok := direct(parent); ok {
 		n.endWith(v.node, parent)
 	} else if parent.Done() == nil {
 		// A parent that never ends does not bring about a deadline either.
@@ -127,6 +136,12 @@ func (n *Node) Start(parent context.Context, deadline time.Time, arm bool) {
 	if arm {
 		n.arm()
 	}
+}
+
+// StartBeside begins the life of n with the values of parent, and with a deadline
+// (zero for none) that it reports and does not end at: whoever started it ends it.
+func (n *Node) StartBeside(parent context.Context, deadline time.Time) {
+	n.start(parent, deadline)
 }
 
 // StartDetached begins the life of n with the values of parent alone: neither
@@ -172,12 +187,14 @@ func (n *Node) start(parent context.Context, deadline time.Time) {
 
 // End ends n, unless it has ended, and tells everybody below. It reports
 // whether this call ended it.
-func (n *Node) End(e *Ending) bool {
+func (n *Node) End(e *Ending) bool { return n.end(e, false) }
+
+func (n *Node) end(e *Ending, watched bool) bool {
 	n.Mu.Lock()
 	first := n.EndLocked(e)
 	n.Mu.Unlock()
 	if first {
-		n.Release()
+		n.release(watched)
 	}
 	return first
 }
@@ -190,15 +207,21 @@ func (n *Node) EndLocked(e *Ending) bool {
 		return false
 	}
 	n.ending.Store(e)
+	n.flag.Store(Flagged)
 	return true
 }
 
 // Release tells std children and child nodes that n has ended. It runs without
 // Mu: a hundred thousand waiters take tens of milliseconds to wake, and each
 // of them needs the lock to end.
-func (n *Node) Release() {
+func (n *Node) Release() { n.release(false) }
+
+func (n *Node) release(watched bool) {
 	if sh := n.std.Load(); sh != nil {
 		sh.end()
+	}
+	if w, ok := n.Owner.(Watcher); ok {
+		watched = w.Ended(n.ending.Load(), watched)
 	}
 	n.Mu.Lock()
 	if n.timer != nil && n.timer.Stop() {
@@ -209,7 +232,7 @@ func (n *Node) Release() {
 	// They stay in the list until they are closed: what still runs below an
 	// ended node is found by walking down from it.
 	for _, c := range children {
-		c.End(n.ended()) // a child that outlives n learns about n, not about itself
+		c.end(n.ended(), watched) // a child that outlives n learns about n, not about itself
 	}
 	if n.onEnd != nil {
 		n.onEnd()
@@ -297,7 +320,7 @@ func (n *Node) ended() *Ending {
 	if e == nil || e.For == nil {
 		return e
 	}
-	n.ending.CompareAndSwap(e, &Ending{Cause: e.For(n), Err: e.Err})
+	n.ending.CompareAndSwap(e, &Ending{Cause: e.For(n), Err: e.Err, At: time.Now()})
 	return n.ending.Load()
 }
 
@@ -314,6 +337,14 @@ func (n *Node) Detached() bool { return n.detached }
 
 // Parent returns the context in which n was started.
 func (n *Node) Parent() context.Context { return n.vals }
+
+// Children returns the nodes that end with n and are not closed yet, in no
+// particular order.
+func (n *Node) Children() []*Node {
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	return n.childrenLocked()
+}
 
 // childrenLocked returns the nodes that end with n and are not closed yet, in no
 // particular order, also once n has ended. The caller holds Mu.

@@ -35,7 +35,7 @@ type viewKey struct{}
 // Find returns the nearest view from which ctx gets its values, nil when there
 // is none. It says nothing about whose end ends ctx.
 func Find(ctx context.Context) *View {
-	if v, ok := ctx.(*View); ok {
+	if v, ok := direct(ctx); ok {
 		return v
 	}
 	v, _ := ctx.Value(viewKey{}).(*View)

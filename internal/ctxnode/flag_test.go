@@ -1,0 +1,62 @@
+package ctxnode_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/ctxnode"
+)
+
+func TestTheFlagIsSetOnceTheCancelReturned(t *testing.T) {
+	var seen atomic.Int64
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 200 {
+				outer, cancel, _ := budget.Enter(context.Background(), budget.Within(time.Hour))
+				inner, stop, _ := budget.Enter(outer, budget.Within(time.Minute))
+				flags := []*atomic.Int64{ctxnode.EndOf(outer).Flag(), ctxnode.EndOf(inner).Flag()}
+				for _, f := range flags {
+					if f.Load() != 0 {
+						t.Error("set while alive")
+					}
+				}
+				cancel()
+				for _, f := range flags {
+					if f.Load() == ctxnode.Flagged {
+						seen.Add(1)
+					}
+				}
+				stop()
+			}
+		})
+	}
+	all.Wait()
+	assert.Equal(t, int64(8*200*2), seen.Load())
+}
+
+func TestTheFlagOfARefusedContextIsSet(t *testing.T) {
+	ctx, cancel, err := budget.Enter(context.Background(), budget.Within(0))
+	defer cancel()
+	assert.Error(t, err)
+	assert.Equal(t, int64(ctxnode.Flagged), ctxnode.EndOf(ctx).Flag().Load())
+}
+
+func TestEndOfIsTheNodeWhoseEndItIs(t *testing.T) {
+	ctx, cancel, _ := budget.Enter(context.Background(), budget.Within(time.Hour))
+	defer cancel()
+	node := ctx.(*ctxnode.View).Node()
+	child, stop := context.WithCancel(ctx)
+	defer stop()
+	assert.Same(t, node, ctxnode.EndOf(ctx))
+	assert.Same(t, node, ctxnode.EndOf(context.WithValue(ctx, key("a"), 1)))
+	assert.Nil(t, ctxnode.EndOf(child), "it may end before the node")
+	assert.Nil(t, ctxnode.EndOf(context.WithoutCancel(ctx)), "it never ends")
+	assert.Nil(t, ctxnode.EndOf(context.Background()))
+}
