@@ -26,7 +26,9 @@ type Cause struct {
 	Err   error  // the error behind it; may be nil
 }
 
-// Error returns the whole cause in one line.
+// Error returns the whole cause in one line. Of URLs and data source names in the
+// text of Err it leaves out user names, passwords and queries; the rest of that text
+// is as Err has it.
 func (c *Cause) Error() string {
 	if c == nil {
 		return "budget: no cause"
@@ -47,7 +49,7 @@ func (c *Cause) Error() string {
 	}
 	if c.Err != nil {
 		b.WriteString(": ")
-		b.WriteString(c.Err.Error())
+		b.WriteString(withoutSecrets(c.Err.Error()))
 	}
 	return b.String()
 }

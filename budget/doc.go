@@ -17,6 +17,10 @@
 // on the monotonic clock. A child never extends it. Most code does not call
 // [Enter] itself: scope.Run and the adapters do.
 //
+// A [Var] is a limit that operators change while the program runs, and
+// [Limit.AtMost] caps a limit at what a peer asked for. Causes name all of it, as
+// in "peer header 300ms < route maximum 5s (was 2s) < gateway 10s".
+//
 // When a context ends, context.Cause answers a [*Cause]: its kind, the limits
 // that led to the deadline with the one that fired first, the scope and the
 // task. [KindOf] classifies any error, and each [Kind] knows its HTTP status,

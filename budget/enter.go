@@ -120,6 +120,7 @@ func enter(n *ctxnode.Node, parent context.Context, l *Limit) (cleanup time.Dura
 	if hasBase && base == base.Round(0) {
 		base = now.Add(base.Sub(now)) // from here on it is monotonic
 	}
+	l, own, ok := l.settle(now, base)
 	if e := parent.Err(); e != nil {
 		c := parentCause("", parent)
 		if e != context.DeadlineExceeded {
@@ -127,21 +128,13 @@ func enter(n *ctxnode.Node, parent context.Context, l *Limit) (cleanup time.Dura
 		}
 		return 0, refuse(n, parent, ExpiredOnArrival, l, true, c)
 	}
-	if !hasBase && l.form == inherited {
+	if !hasBase && !ok {
 		return 0, ErrNoDeadline
 	}
 
 	deadline, parents := base, true
-	switch l.form {
-	case within:
-		if own := now.Add(l.within); !hasBase || own.Before(base) {
-			deadline, parents = own, false
-		}
-	case until:
-		// Until(t) may lack a monotonic reading; from here on it has one.
-		if own := now.Add(l.until.Sub(now)); !hasBase || own.Before(base) {
-			deadline, parents = own, false
-		}
+	if ok && (!hasBase || own.Before(base)) {
+		deadline, parents = own, false
 	}
 	left := deadline.Sub(now)
 	if left <= 0 {
@@ -171,9 +164,9 @@ func refuse(n *ctxnode.Node, parent context.Context, kind Kind, l *Limit, parent
 	}
 	if !l.silent() {
 		if parents {
-			limits = append(limits, l.String())
+			limits = append(limits, l.names()...)
 		} else {
-			limits = append([]string{l.String()}, limits...)
+			limits = append(l.names(), limits...)
 		}
 	}
 	c.Limit = chain(limits)
@@ -240,7 +233,7 @@ func limitsOf(ctx context.Context) []string {
 		above, ok := ctx.Deadline()
 		tightens := !ok || deadline.Before(above) || n.Detached()
 		if l, _ := n.Limit.(*Limit); l != nil && !l.silent() && tightens {
-			limits = append(limits, l.String())
+			limits = append(limits, l.names()...)
 		}
 		if n.Detached() {
 			return limits

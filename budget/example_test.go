@@ -3,6 +3,7 @@ package budget_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"time"
 
@@ -65,6 +66,48 @@ func ExampleLimit_Reserve() {
 	fmt.Println("kept for rendering and cleanups:", end.Sub(workEnd))
 	// Output:
 	// kept for rendering and cleanups: 3s
+}
+
+// A limit that operators widen in an incident, without a redeploy: by a flag at the
+// start, and by whatever calls Set later. What it was stays in sight.
+func ExampleVar() {
+	routeMax := budget.NewVar("route maximum", 2*time.Second, 100*time.Millisecond, 30*time.Second)
+	flags := flag.NewFlagSet("server", flag.ContinueOnError)
+	flags.Var(routeMax, "route-max", "the most time a request may take")
+	limit := routeMax.Limit() // built once, read whenever work is entered
+
+	if err := flags.Parse([]string{"-route-max=5s"}); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(limit)
+	fmt.Println(routeMax.Set("10m"))
+	fmt.Println(routeMax)
+	// Output:
+	// route maximum 5s (was 2s)
+	// budget: route maximum: 10m0s is not between 100ms and 30s
+	// 5s
+}
+
+// What a peer asks for never widens a limit, and a cause says whose of both it was.
+func ExampleLimit_AtMost() {
+	route := budget.Within(2 * time.Second).Named("route maximum")
+	for _, asked := range []time.Duration{300 * time.Millisecond, time.Hour} {
+		fmt.Println(route.AtMost(asked, "peer header"))
+	}
+	// Output:
+	// peer header 300ms < route maximum 2s
+	// route maximum 2s
+}
+
+// A job that stood in a queue has the less time left for its work.
+func ExampleLimit_Spent() {
+	queued := time.Now().Add(-3 * time.Second)
+	limit := budget.Within(2 * time.Second).Named("job").Spent(time.Since(queued).Truncate(time.Second))
+	_, cancel, err := budget.Enter(context.Background(), limit)
+	defer cancel()
+	fmt.Println(err)
+	// Output:
+	// budget: expired on arrival: limit job 2s (3s spent)
 }
 
 // One classification for every error, and what it means to a client.

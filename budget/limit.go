@@ -16,10 +16,9 @@ type Limit struct {
 	until   time.Time
 	who     string
 	reserve time.Duration
-	share   float64 // reserve as a share of what is left, between reserve and ceiling
-	ceiling time.Duration
 	cleanup time.Duration
 	require time.Duration
+	more    *more // what few limits have; nil: nothing. Never changed once it is set
 }
 
 type form uint8
@@ -57,8 +56,7 @@ func (l Limit) Named(who string) Limit {
 // panics. It replaces an earlier Reserve or ReserveShare.
 func (l Limit) Reserve(d time.Duration) Limit {
 	mustNotBeNegative("Reserve", d)
-	l.reserve, l.share, l.ceiling = d, 0, 0
-	return l
+	return l.reserving(d, 0, 0)
 }
 
 // ReserveShare returns l keeping back, for the caller, a share of what is left
@@ -73,8 +71,7 @@ func (l Limit) ReserveShare(share float64, floor, ceiling time.Duration) Limit {
 	if ceiling < floor {
 		panic(fmt.Sprintf("budget: ReserveShare: ceiling %v is below floor %v", ceiling, floor))
 	}
-	l.reserve, l.share, l.ceiling = floor, share, ceiling
-	return l
+	return l.reserving(floor, share, ceiling)
 }
 
 // Cleanup returns l keeping d back for all cleanups of the scope together: the
@@ -95,12 +92,59 @@ func (l Limit) Require(d time.Duration) Limit {
 	return l
 }
 
-// String returns the limit's name and size, as it stands in a cause.
+// String returns the limit's name and size, as it stands in a cause: a cap
+// before what it caps.
 func (l Limit) String() string {
+	if l.more != nil && l.more.v != nil {
+		l = *l.withValue()
+	}
+	if m := l.more; m != nil && l.form == within && m.cap >= l.within-m.spent {
+		return l.own()
+	}
+	return chain(l.names())
+}
+
+// instant returns the deadline that l alone sets for work entered at now, on the
+// monotonic clock. ok is false when it is inherited.
+func (l *Limit) instant(now time.Time) (t time.Time, ok bool) {
+	switch l.form {
+	case within:
+		if l.more == nil || l.more.spent == 0 {
+			return now.Add(l.within), true
+		}
+		return now.Add(max(l.within, 0) - l.more.spent), true
+	case until:
+		// Until(t) may lack a monotonic reading; from here on it has one.
+		return now.Add(l.until.Sub(now)), true
+	}
+	return time.Time{}, false
+}
+
+// names lists what l adds to a chain of limits, the tightest first.
+func (l *Limit) names() []string {
+	m := l.more
+	if m == nil || m.capper == "" {
+		return []string{l.own()}
+	}
+	capped := m.capper + " " + m.cap.String()
+	if m.alone || l.form == inherited && l.who == "" {
+		return []string{capped}
+	}
+	return []string{capped, l.own()}
+}
+
+// own returns the name and the size of l without its cap.
+func (l *Limit) own() string {
 	var size string
 	switch l.form {
 	case within:
 		size = l.within.String()
+		if l.more != nil && l.more.was != 0 {
+			size += fmt.Sprintf(" (was %v)", l.more.was)
+		}
+		if l.more != nil && l.more.spent != 0 {
+			size += fmt.Sprintf(" (%v spent)", l.more.spent)
+		}
 	case until:
 		size = "until " + l.until.Format("15:04:05.000")
 	}
@@ -118,14 +162,16 @@ func (l Limit) String() string {
 }
 
 // silent reports whether l adds nothing to a chain of limits.
-func (l Limit) silent() bool { return l.form == inherited && l.who == "" }
+func (l *Limit) silent() bool {
+	return l.form == inherited && l.who == "" && (l.more == nil || l.more.capper == "")
+}
 
 // keep returns how much of left the limit keeps for the caller.
-func (l Limit) keep(left time.Duration) time.Duration {
-	if l.share == 0 {
+func (l *Limit) keep(left time.Duration) time.Duration {
+	if l.more == nil || l.more.share == 0 {
 		return l.reserve
 	}
-	return min(max(time.Duration(l.share*float64(left)), l.reserve), l.ceiling)
+	return min(max(time.Duration(l.more.share*float64(left)), l.reserve), l.more.ceiling)
 }
 
 func mustNotBeNegative(what string, d time.Duration) {
