@@ -1,10 +1,41 @@
 // Package retrybudget caps retries and hedges by credit: successful calls earn
 // it, each retry or hedge spends it, and a small floor keeps a quiet caller
-// able to retry at all. When a target fails, the credit runs out and the
-// retries stop, so they cannot become the load that keeps the target down.
-// Several processes can share one budget for one target.
+// able to retry at all.
 //
-// It knows nothing of scopes; a hedge asks it through an interface of its own.
+// # Why not a number of attempts
 //
-// Nothing is exported yet.
+// "Three attempts" bounds one call and nothing else. Take 1000 calls a second
+// to a target of which some fail, each tried up to three times, beside a budget
+// of a tenth of the successes and a floor of one a second:
+//
+//	failing    three attempts     with the budget
+//	   1 %     1010 calls/s       1010 calls/s
+//	  50 %     1750 calls/s       1054 calls/s
+//	 100 %     3000 calls/s       1001 calls/s
+//
+// (The test TestTheNumbersOfThePackageComment counts them.) The attempt count
+// helps least where it costs most: it triples the load of a target that answers
+// nobody, and three layers that each do so make 27 calls of one. The budget
+// lets the odd failure be retried, as most failures are, and takes the retries
+// away exactly when the target has no room for them, because a target that
+// fails earns its callers nothing.
+//
+// # Use
+//
+// There are two verbs. A [Budget] says how much is allowed, one for each
+// target, shared by everybody who calls it; [Do] makes the calls:
+//
+//	var payments = retrybudget.New("payments", retrybudget.Config{})
+//
+//	err := retrybudget.Do(ctx, payments, retrybudget.Policy{Idempotent: true}, charge)
+//
+// Hedges spend from the same budget, through [Budget.Hedges]. Targets whose
+// names come from outside belong into a [Set].
+//
+// A [Policy] counts attempts and not retries. "Three retries" is four attempts,
+// and half of those who read it take it for three; it is attempts that the
+// target sees, that share the deadline, and that multiply from layer to layer.
+//
+// One layer retries: the innermost, which knows best what failed. Its errors say
+// so (RetriedBelow), and a Do further out does not repeat them.
 package retrybudget

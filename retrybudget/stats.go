@@ -1,0 +1,128 @@
+package retrybudget
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Stats is what a Budget counted. Counts are of the whole Budget, whichever
+// view was asked; retries that were given back because they were never made do
+// not count. Fields are read one after the other while others may count on.
+type Stats struct {
+	Target string
+
+	// Since the Budget was made. In Observe mode what would have been denied
+	// counts as denied and as made.
+	Successes                   uint64
+	Retries, Hedges             uint64
+	DeniedRetries, DeniedHedges uint64
+
+	// Over the last Window, which may look back up to a tenth of it less.
+	Window          time.Duration
+	RecentSuccesses uint64
+	RecentRetries   uint64
+	RecentHedges    uint64
+
+	// How many retries (of a hedge view: hedges) in a row would be allowed now:
+	// Credit from successes, and after them Floor. Both are math.MaxInt when the
+	// Budget is Unlimited.
+	Credit, Floor int
+}
+
+// Stats returns the counts of now.
+func (b *Budget) Stats() Stats {
+	b.must("Stats")
+	c := b.core
+	now := c.upToDate()
+	c.mu.Lock()
+	since, retries := c.marks[0], c.retriesLocked()
+	c.mu.Unlock()
+	s := Stats{
+		Target:        c.target,
+		Successes:     c.successes.Load(),
+		Retries:       retries,
+		Hedges:        c.hedges.Load(),
+		DeniedRetries: c.deniedRetries.Load(),
+		DeniedHedges:  c.deniedHedges.Load(),
+		Window:        time.Duration(c.window),
+	}
+	s.RecentSuccesses = s.Successes - since.successes
+	// Less than at the mark when some of what was taken before it was given back.
+	s.RecentRetries = uint64(max(int64(s.Retries-since.retries), 0))
+	s.RecentHedges = uint64(max(int64(s.Hedges-since.hedges), 0))
+	if c.unlimited {
+		s.Credit, s.Floor = math.MaxInt, math.MaxInt
+		return s
+	}
+	expired := c.expired.Load()
+	earned := c.successes.Load() * c.ppm
+	credit, floor := c.own.balance(earned, expired), c.floor.balance(now)
+	if b.hedge {
+		credit -= min(credit, (earned-expired)/2)
+		floor -= min(floor, c.floor.burst/2)
+	}
+	s.Credit, s.Floor = int(credit/perToken), int(floor/perToken)
+	for f := b.fan; f != nil; f = f.up {
+		left := int(max(f.left.Load(), 0))
+		s.Credit = min(s.Credit, left)
+		s.Floor = min(s.Floor, left-s.Credit)
+	}
+	return s
+}
+
+// String says in one line what was spent for what over the last Window, what
+// the caps are, and when and why the next denial comes.
+func (b *Budget) String() string {
+	b.must("String")
+	c, s := b.core, b.Stats()
+	var t strings.Builder
+	fmt.Fprintf(&t, "retrybudget: %s: %d retries + %d hedges / %d successes", s.Target, s.RecentRetries, s.RecentHedges, s.RecentSuccesses)
+	if s.RecentSuccesses > 0 {
+		fmt.Fprintf(&t, " (%.1f%%)", 100*float64(s.RecentRetries+s.RecentHedges)/float64(s.RecentSuccesses))
+	}
+	fmt.Fprintf(&t, " in %v", s.Window)
+	if c.unlimited {
+		return t.String() + "; unlimited: denies nothing"
+	}
+	fmt.Fprintf(&t, "; cap %s%% of successes", thousandths(c.ppm/10))
+	if c.floor.burst > 0 {
+		fmt.Fprintf(&t, " + %s/s, burst %d", thousandths(c.rate/1000), c.burst/perToken)
+	}
+	denies := "denies"
+	if c.observe {
+		denies = "would deny"
+	}
+	if n := s.Credit + s.Floor; n > 0 {
+		fmt.Fprintf(&t, "; %s after %d more (%d earned, %d floor)", denies, n, s.Credit, s.Floor)
+	} else {
+		fmt.Fprintf(&t, "; %s now: %s", denies, b.why(perToken))
+	}
+	return t.String()
+}
+
+// thousandths prints a count of thousandths as a decimal number.
+func thousandths(n uint64) string {
+	return strconv.FormatFloat(float64(n)/1000, 'f', -1, 64)
+}
+
+// why explains why cost is denied now.
+func (b *Budget) why(cost uint64) string {
+	if b.spent() {
+		return "all extra attempts of this fan-out are made"
+	}
+	reason := "no credit left"
+	if b.hedge {
+		reason = "the credit left is kept for retries"
+	}
+	f := &b.core.floor
+	if b.hedge || f.burst == 0 {
+		return reason
+	}
+	if next, ok := f.next(b.core.upToDate(), cost); ok {
+		return fmt.Sprintf("%s, next from the floor in %v", reason, next.Round(time.Millisecond))
+	}
+	return reason + ", floor used up"
+}
