@@ -9,6 +9,7 @@ import (
 
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/internal/ctxnode"
+	"github.com/curfew-go/curfew/scope/internal/lab"
 )
 
 // ErrCleanupTimeout is matched by the error of a cleanup that did not end
@@ -52,12 +53,13 @@ func (c *core) clean() {
 		c.node.Mu.Lock()
 		left := len(c.cleanups)
 		if left == 0 {
-			c.phase = closed
+			c.phase, c.cleaningUp = closed, ""
 			c.node.Mu.Unlock()
 			return
 		}
 		next := c.cleanups[left-1]
 		c.cleanups = c.cleanups[:left-1]
+		c.cleaningUp = next.name
 		c.node.Mu.Unlock()
 		if end.IsZero() {
 			end = time.Now().Add(c.cleanupTime)
@@ -111,7 +113,7 @@ func (c *core) cleanOne(next cleanup, share time.Duration) error {
 }
 
 func (c *core) reportLeftBehind(next cleanup, share time.Duration) {
-	if t := traceOf(&c.node.View); t != nil && t.CleanupLeftBehind != nil {
+	if t := c.trace(); t != nil && t.CleanupLeftBehind != nil {
 		t.CleanupLeftBehind(c.node.Path(), next.name, share)
 		return
 	}
@@ -165,7 +167,9 @@ func (r *cleanupRun) run() {
 			panic(v) // Run has returned: nobody is left to re-raise it
 		}
 	}()
-	err = r.f(&r.node.View)
+	if err = r.disturbed(); err == nil {
+		err = r.f(&r.node.View)
+	}
 	returned = true
 }
 
@@ -177,4 +181,13 @@ func (r *cleanupRun) end(err error) bool {
 	}
 	r.done <- err
 	return true
+}
+
+// disturbed lets a test do something to the cleanup before it begins.
+func (r *cleanupRun) disturbed() error {
+	e := r.core.env
+	if e == nil || e.test == nil || e.test.At == nil {
+		return nil
+	}
+	return e.test.At(&r.node.View, lab.Cleanup, r.core.node.Path(), r.node.Name)
 }

@@ -49,7 +49,7 @@ func (e *PanicError) Unwrap() error {
 
 // report tells of a panic when it happens: whoever re-raises it comes later.
 func (c *core) report(pe *PanicError) {
-	if t := traceOf(&c.node.View); t != nil && t.TaskPanicked != nil {
+	if t := c.trace(); t != nil && t.TaskPanicked != nil {
 		t.TaskPanicked(pe)
 		return
 	}
@@ -66,14 +66,25 @@ func (c *core) report(pe *PanicError) {
 func (t *task) panicked(v any) {
 	c := t.core
 	pe, reported := newPanicError(t.context().Path(), v)
+	if t.mode&background != 0 || !t.settle() {
+		// Nobody is left to raise it: the Root's work has no caller, and an
+		// abandoned task's Run has returned.
+		if !reported {
+			c.report(pe)
+		}
+		panic(v)
+	}
 	clock := c.panicClock()
-	t.record(pe) // siblings are cancelled before anybody is told
+	t.record(pe, true) // siblings are cancelled before anybody is told
 	t.reportAndPark(pe, reported)
 	if !clock.wait(c.unwound) {
 		panic(v)
 	}
 	c.node.Mu.Lock()
 	c.parked--
+	if t.helped {
+		c.helpers++ // until the goroutine has ended
+	}
 	c.node.Idle.Broadcast()
 	c.node.Mu.Unlock()
 }
@@ -87,8 +98,12 @@ func (t *task) reportAndPark(pe *PanicError, reported bool) {
 		c.node.Mu.Lock()
 		defer c.node.Mu.Unlock()
 		c.panics = append(c.panics, pe)
+		t.panicking = true
 		if returned {
 			c.parked++
+			if t.helped {
+				c.helpers-- // it is among the parked ones now
+			}
 		}
 		if c.unwound == nil {
 			c.unwound = make(chan struct{})
@@ -196,7 +211,9 @@ func (c *core) leaveTasksBehind() {
 	c.orphans += left
 	var names []string
 	for t := c.tasks; t != nil && len(names) < few; t = t.next {
-		names = append(names, t.name)
+		if t.mode&marker == 0 {
+			names = append(names, t.name)
+		}
 	}
 	c.node.Mu.Unlock()
 	slog.Default().Warn("scope: body panicked over tasks that do not end", "scope", c.node.Path(), "tasks", names, "count", left)
@@ -208,6 +225,7 @@ func (c *core) leaveTasksBehind() {
 		c.clean()
 		c.node.Close(scopeClosed)
 		c.releaseParked()
+		c.leaveTree()
 	}()
 }
 
@@ -221,6 +239,7 @@ func (c *core) abandonBody() {
 	first := c.node.EndLocked(&ctxnode.Ending{
 		Cause: &budget.Cause{Kind: budget.SiblingFailed, Scope: c.node.Path(), Err: errBodyUnwound},
 		Err:   context.Canceled,
+		At:    time.Now(),
 	})
 	c.node.Mu.Unlock()
 	if first {

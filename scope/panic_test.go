@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"runtime"
@@ -61,6 +62,7 @@ func TestCase01_PanicReleasesTheBodyAndIsRaisedWithTheChildsStack(t *testing.T) 
 				case <-fed:
 				case <-ctx.Done():
 				}
+				synctest.Wait() // siblings are cancelled first, the stack follows at once
 				require.Len(t, seen(), 1, "the stack is emitted before the body has unwound")
 				return context.Cause(ctx)
 			})
@@ -301,6 +303,28 @@ var children = map[string]func(){
 		fmt.Printf("raised %T\n", v)
 		os.Exit(0)
 	},
+	"crash on stragglers": func() {
+		scope.Run(context.Background(), "shop", budget.Within(20*time.Millisecond), func(ctx context.Context, s *scope.Scope) error {
+			s.SetStragglers(10*time.Millisecond, scope.Crash)
+			s.Go("deaf", deafFor(time.Hour))
+			return nil
+		})
+		os.Exit(0)
+	},
+	"orphan panics": func() {
+		release := make(chan struct{})
+		scope.Run(context.Background(), "shop", budget.Within(20*time.Millisecond), func(ctx context.Context, s *scope.Scope) error {
+			s.SetStragglers(10*time.Millisecond, scope.Abandon)
+			s.Go("deaf", func(context.Context) error { <-release; return explode("ouch") })
+			return nil
+		})
+		close(release)
+		select {}
+	},
+	"root work panics": func() {
+		scope.NewRoot("shop").Go(context.Background(), "mail", budget.Within(time.Hour), func(context.Context) error { return explode("ouch") })
+		select {}
+	},
 	"body panic over a deaf task": func() {
 		scope.Run(context.Background(), "shop", budget.Within(20*time.Millisecond), func(ctx context.Context, s *scope.Scope) error {
 			s.SetPanicGrace(50 * time.Millisecond)
@@ -324,6 +348,7 @@ func TestMain(m *testing.M) {
 		f()
 		os.Exit(3) // every child decides on its own end
 	}
+	slog.SetLogLoggerLevel(slog.LevelError) // tests that are about stragglers look for their reports
 	os.Exit(m.Run())
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/trace"
+	"sync/atomic"
 	"time"
 
 	"github.com/curfew-go/curfew/budget"
@@ -43,13 +45,15 @@ var ErrGoexit = errors.New("scope: task called runtime.Goexit")
 // any goroutine. A Scope is valid only inside its Run; it cannot be made or
 // copied usefully elsewhere.
 //
-// In and Limit return a handle onto the same scope with a setting for the
-// tasks started through it.
+// In, Limit, Optional, Service and Restart return a handle onto the same scope
+// with a setting for the tasks started through it.
 type Scope struct {
 	c       *core
 	in      context.Context // values, and an earlier end, for tasks; nil: the scope's own
 	limit   budget.Limit
 	limited bool
+	mode    mode
+	restart *Backoff // nil: a task is started once
 }
 
 // A core is a scope's one piece of state.
@@ -58,27 +62,64 @@ type core struct {
 	handle      Scope // what the body gets
 	limit       budget.Limit
 	cleanupTime time.Duration
+	body        any                   // the caller's function, for reports; nil: the body is ours
+	env         *env                  // who looks on; nil for nobody
+	slots       atomic.Pointer[slots] // of the tree it stands in; nil for none
 
 	// Everything below is protected by node.Mu, so that a failure is recorded
 	// and the context ended in one step.
 
 	phase      phase
-	tasks      *task  // the live ones
+	tasks      *task  // the live ones, the youngest first
 	live       int    // how many
+	services   int    // how many of them are services
+	helpers    int    // goroutines that take items of a Map
 	sequence   uint64 // number of the last task, begun or skipped
 	waited     uint64 // number up to which a Wait has returned
 	started    int
 	skipped    int
-	orphans    int
+	cut        int     // those of skipped that the verdict counts
 	late       bool    // the verdict is nil although the context had ended
 	waiters    *waiter // goroutines in Scope.Wait
 	taskWaits  int     // goroutines in Task.Wait
+	keepGoing  bool
+	ownSlots   bool // SetSlots was called
 	panicGrace time.Duration
 	panics     []*PanicError
 	parked     int           // panicked tasks whose goroutines wait for Run
 	unwound    chan struct{} // closed when Run is about to re-raise; nil before a panic
 	cleanups   []cleanup
+	cleaningUp string // name of the cleanup that runs
 	outcome    outcome
+	missing    []missing
+	stragglerWatch
+	treeLinks
+}
+
+// A stragglerWatch is what a scope knows of tasks that do not obey.
+type stragglerWatch struct {
+	grace        time.Duration
+	then         Then
+	ownGrace     bool // SetStragglers was called
+	bodyReported bool
+	watch        *time.Timer   // of the look at who still runs; nil: not armed
+	overrun      time.Duration // the longest of a task
+	stragglers   int
+	orphans      int
+	left         *task // the tasks among the orphans
+}
+
+// treeLinks are a scope's place in the live tree of a Root.
+type treeLinks struct {
+	began time.Time
+	inner *core // opened by the scope's body
+
+	// Written once, before others see the scope.
+	above *core // whose node.Mu protects the rest; nil: in no tree
+	home  *task // the task of above that opened it; nil: the body
+
+	prev, next *core
+	gone       bool
 }
 
 type phase uint8
@@ -115,7 +156,7 @@ func Run(ctx context.Context, name string, limit budget.Limit, body func(context
 	if body == nil {
 		panic("scope: Run: nil body")
 	}
-	return run(ctx, name, limit, body)
+	return run(ctx, name, limit, body, body)
 }
 
 // RunValue is Run for a body that brings a value back. The value is returned
@@ -126,30 +167,50 @@ func RunValue[T any](ctx context.Context, name string, limit budget.Limit, body 
 		panic("scope: RunValue: nil body")
 	}
 	var v T
-	err := run(ctx, name, limit, func(ctx context.Context, s *Scope) (err error) {
+	err := run(ctx, name, limit, body, func(ctx context.Context, s *Scope) (err error) {
 		v, err = body(ctx, s)
 		return err
 	})
 	return v, err
 }
 
-func run(ctx context.Context, name string, limit budget.Limit, body func(context.Context, *Scope) error) error {
+// run is Run; origin is the caller's function that body is or calls, nil when body
+// is ours.
+func run(ctx context.Context, name string, limit budget.Limit, origin any, body func(context.Context, *Scope) error) error {
 	if ctx == nil {
 		panic("scope: Run: nil context")
 	}
 	if name == "" {
 		panic("scope: Run: empty name")
 	}
-	c := &core{limit: limit, panicGrace: defaultPanicGrace}
+	c := &core{limit: limit, panicGrace: defaultPanicGrace, body: origin}
+	c.grace = stragglerGrace
 	c.handle.c = c
 	c.node.Name = name
 	c.node.Owner = c
+	if hooks {
+		if c.env = envAbove(ctx); c.env == nil && trace.IsEnabled() {
+			c.env = &nobody
+		}
+		if c.env != nil {
+			traced, end := withTraceTask(ctx, name)
+			ctx = traced
+			defer end()
+		}
+	}
 	kept, err := ctxnode.Hooks.Enter(&c.node, ctx, &c.limit)
 	if err != nil {
 		return refused(ctx, name, err)
 	}
 	if c.cleanupTime = kept; kept == 0 {
 		c.cleanupTime = defaultCleanupTime
+	}
+	if above := c.node.Above(); above != nil {
+		c.inheritSlots(above)
+	}
+	if hooks && c.env != nil && c.env.root != nil {
+		c.joinTree()
+		defer c.leaveTree()
 	}
 
 	settled := false
@@ -194,6 +255,38 @@ func run(ctx context.Context, name string, limit budget.Limit, body func(context
 	return verdict
 }
 
+// envAbove returns who looks on at a scope opened under ctx. The scope or the
+// task of which ctx is the very context knows it.
+func envAbove(ctx context.Context) *env {
+	if v, ok := ctx.(*ctxnode.View); ok {
+		switch o := v.Of().(type) {
+		case *core:
+			return o.env
+		case *task:
+			if v == &o.view && !o.derived {
+				return o.core.env
+			}
+		}
+	}
+	return envOf(ctx)
+}
+
+// nobody stands for an env while runtime/trace takes a trace.
+var nobody env
+
+// inheritSlots makes c's tasks need the slots of the scope it was opened in.
+func (c *core) inheritSlots(above *ctxnode.View) {
+	t, up := opener(above)
+	if t != nil {
+		up = t.core
+	}
+	if up != nil {
+		if s := up.slots.Load(); s != nil {
+			c.slots.Store(s)
+		}
+	}
+}
+
 // refused is the error of a scope whose body did not run.
 func refused(ctx context.Context, name string, err error) *Error {
 	path := name
@@ -233,7 +326,7 @@ func (s *Scope) Cancel(why error) {
 
 // ending is how a context ends for cause.
 func ending(cause *budget.Cause) *ctxnode.Ending {
-	e := &ctxnode.Ending{Cause: cause, Err: context.Canceled}
+	e := &ctxnode.Ending{Cause: cause, Err: context.Canceled, At: time.Now()}
 	if cause.Kind.Sentinel() == context.DeadlineExceeded {
 		e.Err = context.DeadlineExceeded
 	}
@@ -262,7 +355,7 @@ func (s *Scope) In(ctx context.Context) *Scope {
 func (s *Scope) Limit(limit budget.Limit) *Scope {
 	h := *s
 	h.limit, h.limited = limit, true
-	return &h
+	return h.checked("Limit")
 }
 
 // SetPanicGrace sets how long a panicked task waits for the body to return
@@ -277,17 +370,33 @@ func (s *Scope) SetPanicGrace(d time.Duration) {
 
 // Stats is a snapshot of a scope.
 type Stats struct {
-	Live    int  // tasks running now
-	Started int  // tasks begun so far, the live ones among them
-	Skipped int  // tasks not begun because the context had ended
-	Orphans int  // cleanups cut at their bound, and tasks a panicking body did not wait for, that still run
-	Late    bool // Run returned nil although the context had ended before
+	Live       int           // tasks running now
+	Started    int           // tasks begun so far, the live ones among them
+	Skipped    int           // tasks not begun because the context had ended
+	Missing    int           // optional tasks that failed or were skipped
+	Stragglers int           // tasks reported as such, and the body
+	Orphans    int           // tasks and cleanups that the scope went on without, and that still run
+	Overrun    time.Duration // the longest that a task went on after its context had ended
+	Late       bool          // Run returned nil although the context had ended before
+	Slots      int           // of the scope or of the one above that has set them; 0: no bound
+	Holding    []string      // paths of the tasks that hold slots, in the whole tree
+	Waiting    []string      // paths of those that wait for one
 }
 
 // Stats returns a snapshot, also after Run has returned.
 func (s *Scope) Stats() Stats {
 	c := s.c
 	c.node.Mu.Lock()
-	defer c.node.Mu.Unlock()
-	return Stats{Live: c.live, Started: c.started, Skipped: c.skipped, Orphans: c.orphans, Late: c.late}
+	st := Stats{
+		Live: c.live, Started: c.started, Skipped: c.skipped, Missing: len(c.missing),
+		Stragglers: c.stragglers, Orphans: c.orphans, Overrun: c.overrun, Late: c.late,
+	}
+	c.node.Mu.Unlock()
+	if sl := c.slots.Load(); sl != nil {
+		st.Slots = sl.size
+		sl.queue.mu.Lock()
+		st.Holding, st.Waiting = sl.queue.holding.paths(), sl.queue.waiting.paths()
+		sl.queue.mu.Unlock()
+	}
+	return st
 }

@@ -117,7 +117,7 @@ func TestABodysPanicOverADeafTaskStillCleansUp(t *testing.T) {
 		assert.Equal(t, 1, s1.Stats().Orphans)
 		time.Sleep(time.Minute)
 		assert.True(t, cleaned.Load())
-		assert.Equal(t, scope.Stats{Started: 1}, s1.Stats())
+		assert.Equal(t, scope.Stats{Started: 1, Stragglers: 1, Overrun: 10 * time.Second}, s1.Stats())
 		late, ok := recovered(func() { s1.Go("late", obedient) }).(error)
 		assert.True(t, ok)
 		assert.ErrorIs(t, late, scope.ErrClosed)

@@ -44,9 +44,15 @@ func (c *core) record(te *TaskError, own *ctxnode.Ending) {
 func (c *core) recordLocked(te *TaskError, cut bool) (first bool) {
 	o := &c.outcome
 	switch {
+	case c.node.Ending() == nil && c.keepGoing && te.mayGoOn():
+		o.failures = append(o.failures, te)
 	case c.node.Ending() == nil:
 		o.trigger = te
-		o.failures = append(o.failures, te)
+		if te.Task == "" {
+			o.failures = append([]*TaskError{te}, o.failures...)
+		} else {
+			o.failures = append(o.failures, te)
+		}
 		return c.node.EndLocked(ending(&budget.Cause{
 			Kind: budget.SiblingFailed, Scope: c.node.Path(), Task: te.Task, Err: te.Err, Limit: te.limit,
 		}))
@@ -61,6 +67,12 @@ func (c *core) recordLocked(te *TaskError, cut bool) (first bool) {
 		o.late = append(o.late, te)
 	}
 	return false
+}
+
+// mayGoOn reports whether a scope that keeps going goes on after e.
+func (e *TaskError) mayGoOn() bool {
+	_, panicked := e.Err.(*PanicError)
+	return e.Task != "" && !panicked
 }
 
 // matches reports whether err says no more than that its context had ended.
@@ -90,8 +102,26 @@ func (c *core) bodyReturned(err error) {
 		c.suspectLocked()
 	}
 	c.node.Mu.Unlock()
-	if err != nil && !c.passesOn(err) {
+	switch {
+	case err == nil:
+	case !c.passesOn(err):
 		c.record(&TaskError{Err: err}, nil)
+	case c.node.Ending() == nil: // a scope that keeps going ends with its body
+		c.endKeptGoing(err)
+	}
+}
+
+// endKeptGoing ends the context of a scope that went on after a failure, because
+// its body returned err, which passes that failure on.
+func (c *core) endKeptGoing(err error) {
+	c.node.Mu.Lock()
+	first := c.node.EndLocked(ending(&budget.Cause{Kind: budget.SiblingFailed, Scope: c.node.Path(), Err: err}))
+	if first {
+		c.outcome.trigger = c.outcome.failures[0]
+	}
+	c.node.Mu.Unlock()
+	if first {
+		c.node.Release()
 	}
 }
 
@@ -107,8 +137,9 @@ func (c *core) passesOn(err error) bool {
 	for _, te := range recorded {
 		// The cause of the body's context wraps the failure too, and so does
 		// the error of a scope inside that it ended: those are induced.
-		if is(err, te.Err) && (waited || !matches(err, e) || matches(te.Err, e)) {
-			if !waited || err != error(w) {
+		if is(err, te.Err) && (waited || e == nil || !matches(err, e) || matches(te.Err, e)) {
+			// What is nothing but the failure, from Task.Wait, adds nothing to it.
+			if (!waited || err != error(w)) && !identical(err, te.Err) {
 				c.node.Mu.Lock()
 				c.outcome.wrapping = err
 				c.node.Mu.Unlock()
@@ -160,12 +191,16 @@ func (c *core) verdict(endedBefore bool) *Error {
 // nothing else: neither the clock nor who was faster to report has a say.
 func (c *core) verdictLocked() *Error {
 	o := &c.outcome
-	if len(o.failures)+len(o.late)+len(o.induced)+c.skipped == 0 {
+	if len(o.failures)+len(o.late)+len(o.induced)+c.cut == 0 {
 		return nil
 	}
-	e := &Error{Scope: c.node.Path(), core: c, wrapping: o.wrapping, skipped: c.skipped}
-	if o.trigger != nil {
-		e.Cause = &budget.Cause{Kind: budget.Failed, Scope: e.Scope, Task: o.trigger.Task, Err: o.trigger.Err, Limit: o.trigger.limit}
+	e := &Error{Scope: c.node.Path(), core: c, wrapping: o.wrapping, skipped: c.cut}
+	trigger := o.trigger
+	if trigger == nil && len(o.failures) > 0 && c.node.Ending() == nil {
+		trigger = o.failures[0] // of a scope that keeps going
+	}
+	if trigger != nil {
+		e.Cause = &budget.Cause{Kind: budget.Failed, Scope: e.Scope, Task: trigger.Task, Err: trigger.Err, Limit: trigger.limit}
 	} else {
 		cause := c.node.Cause()
 		if e.Cause, _ = cause.(*budget.Cause); e.Cause == nil {

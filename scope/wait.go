@@ -12,8 +12,9 @@ import (
 	"github.com/curfew-go/curfew/internal/ctxnode"
 )
 
-// Wait returns when no task of the scope runs, also none started meanwhile. It
-// is for the body: afterwards the Value of every task started before is there.
+// Wait returns when no task of the scope runs, also none started meanwhile, but
+// for services. It is for the body: afterwards the Value of every task started
+// before is there.
 //
 // The error is nil when nothing has failed or been cut so far, else an [*Error],
 // as Run would return. A body that catches it and returns nil does not un-fail
@@ -22,28 +23,30 @@ import (
 func (s *Scope) Wait() error {
 	c := s.c
 	c.node.Mu.Lock()
-	if c.live > 0 && (c.waiters != nil || c.taskWaits > 0 || c.phase >= closing) {
+	if c.busyLocked() && (c.waiters != nil || c.taskWaits > 0 || c.phase >= closing) {
 		// One of several waiters is not the body, or the body is no longer there.
 		c.suspectLocked()
 		c.node.Mu.Unlock()
 		c.mustNotWait(nil)
 		c.node.Mu.Lock()
 	}
-	if c.live > 0 {
+	if c.busyLocked() {
 		w := &waiter{next: c.waiters}
 		if w.next != nil {
 			w.next.prev = w
 		}
 		c.waiters = w
-		for c.live > 0 {
-			c.node.Idle.Wait()
-			if w.suspect {
-				w.suspect = false
-				c.node.Mu.Unlock()
-				c.mustNotWaitAs(w)
-				c.node.Mu.Lock()
+		c.waitLendingLocked(func() {
+			for c.busyLocked() {
+				c.node.Idle.Wait()
+				if w.suspect {
+					w.suspect = false
+					c.node.Mu.Unlock()
+					c.mustNotWaitAs(w)
+					c.node.Mu.Lock()
+				}
 			}
-		}
+		})
 		c.dropLocked(w)
 	}
 	c.waited = c.sequence
@@ -53,6 +56,27 @@ func (s *Scope) Wait() error {
 		return nil
 	}
 	return verdict
+}
+
+// busyLocked reports whether a task runs that is no service.
+func (c *core) busyLocked() bool { return c.live > c.services }
+
+// waitLendingLocked calls wait with node.Mu held, and the slot of the calling task lent
+// meanwhile.
+func (c *core) waitLendingLocked(wait func()) {
+	if c.slots.Load() == nil {
+		wait()
+		return
+	}
+	c.node.Mu.Unlock()
+	back := c.lendSlot()
+	c.node.Mu.Lock()
+	defer func() { // also when wait panics
+		c.node.Mu.Unlock()
+		back()
+		c.node.Mu.Lock()
+	}()
+	wait()
 }
 
 // A waiter is a goroutine blocked in Scope.Wait.
@@ -137,14 +161,14 @@ func taskOf(v *ctxnode.View) *task {
 	return nil
 }
 
-// onTask reports whether the calling goroutine is a task's, of whatever scope.
+// onTask reports whether the calling goroutine runs a task, of whatever scope.
 // It costs far less than a stack that shows which.
 func onTask() bool {
 	var pcs [64]uintptr
 	for skip := 2; ; skip += len(pcs) {
 		n := runtime.Callers(skip, pcs[:])
 		for _, pc := range pcs[:n] {
-			if f := runtime.FuncForPC(pc - 1); f != nil && f.Entry() == runEntry {
+			if f := runtime.FuncForPC(pc - 1); f != nil && (f.Entry() == runEntry || f.Entry() == runHereEntry) {
 				return true
 			}
 		}
@@ -154,9 +178,12 @@ func onTask() bool {
 	}
 }
 
-// tasksOnStack returns the tasks whose run method stands on the calling
-// goroutine's stack, innermost first.
+// tasksOnStack returns the tasks whose run or runHere method stands on the
+// calling goroutine's stack, innermost first.
 func tasksOnStack() []*task {
+	if !onTask() {
+		return nil
+	}
 	buf := make([]byte, 16<<10)
 	for {
 		n := runtime.Stack(buf, false)
@@ -167,43 +194,76 @@ func tasksOnStack() []*task {
 		buf = make([]byte, 2*len(buf))
 	}
 	var found []*task
-	rest := string(buf)
-	for {
-		_, after, ok := strings.Cut(rest, runFrame)
+	for rest := string(buf); ; {
+		addr, after, ok := nextRunFrame(rest)
 		if !ok {
 			return found
 		}
 		rest = after
-		end := strings.IndexFunc(after, func(r rune) bool {
-			return !strings.ContainsRune("0123456789abcdefx", r)
-		})
-		if end < 0 || after[end] == '?' {
-			continue // not a value the runtime vouches for
-		}
-		if addr, err := strconv.ParseUint(after[:end], 0, 64); err == nil {
+		if addr != 0 {
 			// The frame is one of this goroutine's own: run uses t again when
 			// its function has returned, so t is alive while we stand above it.
-			at := uintptr(addr)
-			found = append(found, *(**task)(unsafe.Pointer(&at)))
+			found = append(found, *(**task)(unsafe.Pointer(&addr)))
 		}
 	}
 }
 
-// runFrame is how the line of task.run begins in a stack; the receiver's address
-// follows.
-var runFrame = "\n" + runtime.FuncForPC(runEntry).Name() + "("
+// nextRunFrame finds the next frame of a task's run or runHere in the text of a
+// stack, and returns the task's address, 0 where the runtime does not vouch for
+// it, and the text after it.
+func nextRunFrame(stack string) (addr uintptr, after string, ok bool) {
+	_, after, ok = strings.Cut(stack, runFrame)
+	if !ok {
+		return 0, "", false
+	}
+	args := strings.TrimPrefix(after, "Here")
+	if !strings.HasPrefix(args, "(") {
+		return 0, after, true
+	}
+	args = args[1:]
+	end := strings.IndexFunc(args, func(r rune) bool { return !strings.ContainsRune("0123456789abcdefx", r) })
+	if end < 0 || args[end] == '?' {
+		return 0, after, true
+	}
+	n, err := strconv.ParseUint(args[:end], 0, 64)
+	if err != nil {
+		return 0, after, true
+	}
+	return uintptr(n), after, true
+}
 
-// runEntry is where task.run begins.
-var runEntry = reflect.ValueOf((*task).run).Pointer()
+// runFrame is how the line of task.run, or runHere, begins in a stack; the
+// receiver's address follows.
+var runFrame = "\n" + runtime.FuncForPC(runEntry).Name()
+
+// Where the two begin.
+var (
+	runEntry     = reflect.ValueOf((*task).run).Pointer()
+	runHereEntry = reflect.ValueOf((*task).runHere).Pointer()
+)
 
 // join waits until the last task has ended; from then on the scope starts none.
+// Services are told to end once everybody else has.
 func (c *core) join() {
 	c.node.Mu.Lock()
 	defer c.node.Mu.Unlock()
-	for c.live > 0 {
-		c.node.Idle.Wait()
+	if c.busyLocked() {
+		c.waitLendingLocked(c.joinLocked)
+	} else {
+		c.joinLocked()
 	}
 	c.phase = cleaning
+	if c.watch != nil {
+		c.watch.Stop()
+	}
+}
+
+func (c *core) joinLocked() {
+	for c.live > 0 || c.helpers > 0 {
+		if c.busyLocked() || !c.endServicesLocked() {
+			c.node.Idle.Wait()
+		}
+	}
 }
 
 // joinWithin is join with the bound of a body's panic: the later of the panic
@@ -219,7 +279,10 @@ func (c *core) joinWithin() bool {
 	var timer *time.Timer
 	c.node.Mu.Lock()
 	defer c.node.Mu.Unlock()
-	for c.live > 0 && !expired {
+	for (c.live > 0 || c.helpers > 0) && !expired {
+		if !c.busyLocked() && c.endServicesLocked() {
+			continue
+		}
 		if timer == nil {
 			timer = time.AfterFunc(time.Until(clock.due), func() {
 				c.node.Mu.Lock()
@@ -235,7 +298,7 @@ func (c *core) joinWithin() bool {
 		}
 		c.node.Idle.Wait()
 	}
-	if c.live > 0 {
+	if c.live > 0 || c.helpers > 0 {
 		return false
 	}
 	c.phase = cleaning

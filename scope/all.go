@@ -1,0 +1,351 @@
+package scope
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strconv"
+
+	"github.com/curfew-go/curfew/budget"
+)
+
+// All runs the functions at the same time, in a scope of that name with the
+// deadline of ctx, and returns their values in the order of the functions. The
+// last one runs on the caller's goroutine. Their tasks are called "0", "1", and
+// so on.
+//
+// The error is that of [Run]: budget.ErrNoDeadline when ctx has no deadline, or
+// an [*Error]. Beside an error the values of those that succeeded stand in their
+// places, so that nothing acquired is lost, and zero values in the others. A nil
+// function panics.
+func All[T any](ctx context.Context, name string, fs ...func(context.Context) (T, error)) ([]T, error) {
+	for i, f := range fs {
+		if f == nil {
+			panic(fmt.Sprintf("scope: All(%q): function %d is nil", name, i))
+		}
+	}
+	tasks := make([]Task[T], len(fs))
+	err := run(ctx, name, budget.Inherited(), nil, func(ctx context.Context, s *Scope) error {
+		for i, f := range fs {
+			k := &tasks[i]
+			k.f, k.t.name, k.t.work = f, strconv.Itoa(i), k
+			if i < len(fs)-1 {
+				s.spawn(&k.t, "All")
+			} else {
+				s.runHere(&k.t)
+			}
+		}
+		return nil
+	})
+	values := make([]T, len(fs))
+	for i := range tasks {
+		if k := &tasks[i]; k.t.done && k.t.err == nil { // Run has returned: nothing changes any more
+			values[i] = k.v
+		}
+	}
+	return values, err
+}
+
+// runHere runs t on the goroutine of the scope's body. A slot that this goroutine
+// has serves for t, too.
+func (s *Scope) runHere(t *task) {
+	c := s.c
+	t.core = c
+	t.view.Init(&c.node, t.name, nil, t)
+	if hooks && c.env != nil {
+		t.watchBegin(c.env.spawnSite())
+	}
+	h, lent, back := c.claimHere(t)
+	defer back()
+	if h != nil {
+		m := t.extra()
+		m.hold, m.lent = h, lent
+		if !lent && !h.tryTake() {
+			c.await(h, h.join(false))
+		}
+	}
+	if c.admit(t, "All") {
+		t.runHere()
+	}
+}
+
+// Map calls f for each element of in, in a scope of that name with the deadline
+// of ctx, and returns the results in the order of in. At most width calls run at
+// once, on as many goroutines, the caller's among them: one function, many items.
+// Each call is a task, named by its index; in a tree with slots, Map uses more
+// than the caller's own only while others are free.
+//
+// The first error ends the scope: what has not begun is skipped, and Map returns
+// once all calls have. The error is that of [Run]; beside it the results that were
+// had stand in their places. A width below 1 and a nil f panic.
+func Map[In, Out any](ctx context.Context, name string, width int, in []In, f func(context.Context, In) (Out, error)) ([]Out, error) {
+	mustBeMap("Map", name, width, f == nil)
+	out := make([]Out, len(in))
+	err := each(ctx, name, width, len(in), f, func(ctx context.Context, i int) error {
+		v, err := f(ctx, in[i])
+		if err == nil {
+			out[i] = v
+		}
+		return err
+	})
+	return out, err
+}
+
+// Each is Map for an f without a result.
+func Each[In any](ctx context.Context, name string, width int, in []In, f func(context.Context, In) error) error {
+	mustBeMap("Each", name, width, f == nil)
+	return each(ctx, name, width, len(in), f, func(ctx context.Context, i int) error { return f(ctx, in[i]) })
+}
+
+// MapSeq is Map for a stream: it calls f for the elements of in as they come, at
+// most width at once, each on a goroutine of its own, and yields the results in
+// the order of in. It takes an element only when fewer than width results are
+// still to be consumed, so a slow consumer holds back the producer, whose code
+// runs on the consumer's goroutine.
+//
+// The scope is open while the sequence is ranged over. After a failure one last
+// pair follows, with the zero value and the error of [Run]. To break out of the
+// loop cancels what runs, and the loop is left once it has ended; a failure that
+// comes then is not seen any more.
+func MapSeq[In, Out any](ctx context.Context, name string, width int, in iter.Seq[In], f func(context.Context, In) (Out, error)) iter.Seq2[Out, error] {
+	mustBeMap("MapSeq", name, width, f == nil)
+	if in == nil {
+		panic(fmt.Sprintf("scope: MapSeq(%q): nil sequence", name))
+	}
+	return func(yield func(Out, error) bool) {
+		broken := false
+		err := run(ctx, name, budget.Inherited(), nil, func(ctx context.Context, s *Scope) error {
+			var queue []*Task[Out]
+			yieldFirst := func() error {
+				v, err := queue[0].Wait(ctx)
+				queue = queue[1:]
+				if err == nil && !yield(v, nil) {
+					broken = true
+					s.Cancel(nil)
+				}
+				return err
+			}
+			i := 0
+			for item := range in {
+				if len(queue) == width {
+					if err := yieldFirst(); err != nil || broken {
+						return err
+					}
+				}
+				k := &Task[Out]{f: func(ctx context.Context) (Out, error) { return f(ctx, item) }}
+				k.t.name, k.t.work = strconv.Itoa(i), writtenAt{k, f}
+				s.spawn(&k.t, "MapSeq")
+				queue = append(queue, k)
+				i++
+			}
+			for len(queue) > 0 && !broken {
+				if err := yieldFirst(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil && !broken {
+			var zero Out
+			yield(zero, err)
+		}
+	}
+}
+
+// A writtenAt is a work of ours that calls the caller's function fn.
+type writtenAt struct {
+	work
+	fn any
+}
+
+func (w writtenAt) origin() any { return w.fn }
+
+func mustBeMap(verb, name string, width int, nilFunc bool) {
+	if nilFunc {
+		panic(fmt.Sprintf("scope: %s(%q): nil function", verb, name))
+	}
+	if width < 1 {
+		panic(fmt.Sprintf("scope: %s(%q): width %d: must be at least 1", verb, name, width))
+	}
+}
+
+// each calls f for 0 to n-1.
+func each(ctx context.Context, name string, width, n int, origin any, f func(context.Context, int) error) error {
+	return run(ctx, name, budget.Inherited(), nil, func(_ context.Context, s *Scope) error {
+		m := &mapping{core: s.c, n: n, f: f, fn: origin, more: max(min(width, n)-1, 0), over: make(chan struct{})}
+		if hooks && s.c.env != nil {
+			m.spawn = s.c.env.spawnSite()
+		}
+		m.workHere()
+		return nil
+	})
+}
+
+// A mapping is one function and many items, worked on by a few goroutines.
+type mapping struct {
+	core *core
+	n    int
+	f    func(context.Context, int) error
+	fn   any           // the caller's function
+	over chan struct{} // closed when no item is left to begin
+
+	spawn []uintptr // where it was started, when somebody tests
+
+	// Under core.node.Mu.
+	next int // the first item that has not begun
+	more int // how many more goroutines may work on it
+}
+
+// An item is one call of a mapping's function.
+type item struct {
+	task
+	m *mapping
+	i int
+}
+
+func (it *item) call(ctx context.Context) error { return it.m.f(ctx, it.i) }
+func (it *item) origin() any                    { return it.m.fn }
+
+// begin takes the next item, nil when none is left or the scope has ended.
+func (m *mapping) begin(h *hold) *item {
+	c := m.core
+	it := &item{m: m}
+	it.work, it.core = it, c
+	if h != nil {
+		e := it.extra()
+		e.hold, e.lent = h, true
+	}
+	if hooks && c.env != nil {
+		it.watchBegin(m.spawn)
+	}
+	c.node.Mu.Lock()
+	if m.next == m.n || c.node.Ending() != nil {
+		m.finishLocked()
+		c.node.Mu.Unlock()
+		return nil
+	}
+	it.i = m.next
+	if m.next++; m.next == m.n {
+		m.finishLocked()
+	}
+	it.name = strconv.Itoa(it.i)
+	it.view.Init(&c.node, it.name, nil, &it.task)
+	c.sequence++
+	it.seq = c.sequence
+	c.startedLocked(&it.task)
+	c.node.Mu.Unlock()
+	return it
+}
+
+// finishLocked counts what has not begun as skipped, once.
+func (m *mapping) finishLocked() {
+	select {
+	case <-m.over:
+		return
+	default:
+		close(m.over)
+	}
+	m.core.skipped += m.n - m.next
+	m.core.cut += m.n - m.next
+}
+
+// workHere works on the caller's goroutine, and starts the others.
+func (m *mapping) workHere() {
+	c := m.core
+	h, lent, back := c.claimHere(&task{core: c, name: "here"})
+	defer back()
+	switch {
+	case h == nil:
+		m.startAll()
+	case lent || m.take(h):
+		if !lent {
+			defer h.drop()
+		}
+		m.scout()
+	default:
+		c.node.Mu.Lock()
+		m.finishLocked()
+		c.node.Mu.Unlock()
+		return
+	}
+	for {
+		it := m.begin(h)
+		if it == nil {
+			return
+		}
+		it.task.runHere()
+	}
+}
+
+// take waits for a slot until there is nothing left to begin.
+func (m *mapping) take(h *hold) bool {
+	if h.tryTake() {
+		return true
+	}
+	granted := h.join(false)
+	select {
+	case <-granted:
+		return true
+	case <-m.core.node.Done():
+	case <-m.over:
+	}
+	h.drop()
+	return false
+}
+
+// startAll starts all goroutines that may work on m. The scope waits for them.
+func (m *mapping) startAll() {
+	c := m.core
+	c.node.Mu.Lock()
+	n := m.more
+	m.more = 0
+	c.helpers += n
+	c.node.Mu.Unlock()
+	for range n {
+		go m.help(nil)
+	}
+}
+
+// scout starts one goroutine that waits for a slot. Once it has one, it starts the
+// next such goroutine and works on m.
+func (m *mapping) scout() {
+	c := m.core
+	c.node.Mu.Lock()
+	if m.more == 0 || m.next >= m.n-1 && m.next > 0 {
+		c.node.Mu.Unlock()
+		return
+	}
+	m.more--
+	c.helpers++
+	c.node.Mu.Unlock()
+	go m.help(&hold{slots: c.slots.Load(), task: &task{core: c, name: "worker"}})
+}
+
+// help works on m on a goroutine of its own.
+func (m *mapping) help(h *hold) {
+	c := m.core
+	defer func() { // also after a Goexit
+		if h != nil {
+			h.drop()
+		}
+		c.node.Mu.Lock()
+		if c.helpers--; c.helpers == 0 {
+			c.node.Idle.Broadcast()
+		}
+		c.node.Mu.Unlock()
+	}()
+	if h != nil {
+		if !m.take(h) {
+			return
+		}
+		m.scout()
+	}
+	for {
+		it := m.begin(h)
+		if it == nil {
+			return
+		}
+		it.helped = true
+		it.task.run()
+	}
+}

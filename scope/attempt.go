@@ -1,0 +1,206 @@
+package scope
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/ctxnode"
+	"github.com/curfew-go/curfew/scope/internal/owner"
+)
+
+func init() {
+	owner.Of = func(ctx context.Context) owner.Scope {
+		if c := ownerOf(ctx); c != nil {
+			return (*attempts)(c)
+		}
+		return nil
+	}
+	owner.Within = func(ctx context.Context, name string, origin any, body func(owner.Scope) error) error {
+		return run(ctx, name, budget.Inherited(), origin, func(_ context.Context, s *Scope) error { return body((*attempts)(s.c)) })
+	}
+	owner.Keep = keep
+	owner.WorkOf = workOf
+}
+
+// ownerOf returns the innermost scope of ctx when its end, or that of the task in
+// it, is the end of ctx: what is started under a ctx that ends by itself, or not at
+// all, is not the scope's to own. The work of a Root is nobody's, and that of a
+// service is none that its scope waits for before it ends the service.
+func ownerOf(ctx context.Context) *core {
+	v := ctxnode.Find(ctx)
+	if v == nil || ctx != context.Context(v) && ctx.Done() != v.Done() {
+		return nil
+	}
+	var c *core
+	switch o := v.Of().(type) {
+	case *core:
+		c = o
+	case *task:
+		if o.mode&service == 0 {
+			c = o.core
+		}
+	}
+	if c == nil || c.env != nil && c.env.root != nil && c == &c.env.root.core {
+		return nil
+	}
+	return c
+}
+
+// attempts is a core as package race sees it.
+type attempts core
+
+// An attemptTask is one attempt of a race. Each has a context of its own, and what
+// else it needs in one piece of memory: BenchmarkHedge counts the pieces.
+type attemptTask struct {
+	task
+	owner.Work
+	with ctxnode.Node
+	has  more
+}
+
+// asCalled is the limit of attempts: their race's context has its own.
+var asCalled = budget.Inherited()
+
+type attemptWork interface{ finished(err error) }
+
+func (a *attemptTask) call(ctx context.Context) error {
+	if h := a.more.hold; h != nil && !a.more.lent && !h.tryTake() {
+		select {
+		case <-h.join(false):
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil { // which ends the wait for a slot as well
+			return context.Cause(ctx)
+		}
+	}
+	return a.Call(ctx)
+}
+
+func (a *attemptTask) origin() any        { return a.Origin() }
+func (a *attemptTask) finished(err error) { a.Finished(err) }
+
+func (s *attempts) prepare(ctx context.Context, name string, w owner.Work) *attemptTask {
+	c := (*core)(s)
+	a := &attemptTask{Work: w}
+	a.task.core, a.task.name, a.task.work, a.task.mode = c, name, a, attempt
+	a.view.Init(&c.node, name, ctx, &a.task)
+	a.derived = true
+	a.more = &a.has
+	if hooks && c.env != nil {
+		a.watchBegin(c.env.spawnSite())
+	}
+	return a
+}
+
+// admitAttempt counts a as live and makes its context; when it cannot, it tells
+// a's Work so.
+func (s *attempts) admitAttempt(a *attemptTask, ctx context.Context) bool {
+	c := (*core)(s)
+	c.node.Mu.Lock()
+	if c.phase >= cleaning {
+		c.node.Mu.Unlock()
+		a.finished(fmt.Errorf("scope: attempt %q in scope %q, which is over: %w", a.task.name, c.node.Path(), ErrClosed))
+		return false
+	}
+	c.sequence++
+	a.seq = c.sequence
+	c.startedLocked(&a.task)
+	c.node.Mu.Unlock()
+	if err := a.enter(ctx); err != nil {
+		a.end(err)
+		return false
+	}
+	return true
+}
+
+// enter makes the context of an attempt, which ends with that of its race.
+func (a *attemptTask) enter(ctx context.Context) error {
+	n := &a.with
+	n.Name, n.Owner = a.task.name, &a.task
+	if _, err := ctxnode.Hooks.Enter(n, ctx, &asCalled); err != nil {
+		return err
+	}
+	c := a.task.core
+	c.node.Mu.Lock()
+	a.node = n // others find the task already
+	c.node.Mu.Unlock()
+	return nil
+}
+
+func (s *attempts) Start(ctx context.Context, name string, w owner.Work) owner.Attempt {
+	a := s.prepare(ctx, name, w)
+	if sl := (*core)(s).slots.Load(); sl != nil {
+		a.more.hold = &hold{slots: sl, task: &a.task}
+	}
+	if s.admitAttempt(a, ctx) {
+		go a.run()
+	}
+	return a
+}
+
+func (s *attempts) Here(ctx context.Context, name string, w owner.Work, started func(owner.Attempt)) {
+	c := (*core)(s)
+	if c.thenWhat() == Abandon { // what runs on the caller's goroutine cannot be left behind
+		started(s.Start(ctx, name, w))
+		return
+	}
+	a := s.prepare(ctx, name, w)
+	h, lent, back := c.claimHere(&a.task)
+	defer back()
+	a.more.hold, a.more.lent = h, lent
+	if s.admitAttempt(a, ctx) {
+		started(a)
+		a.runHere()
+		if hooks && c.env != nil && c.env.root != nil {
+			// runHere takes the caller for the scope's body. It may be a task.
+			if t, _ := opener(ctxnode.Find(ctx)); t != nil {
+				c.env.root.labels.set(t)
+			}
+		}
+	}
+}
+
+func (s *attempts) Lend() (back func()) { return (*core)(s).lendSlot() }
+
+// Lose is part of owner.Attempt.
+func (a *attemptTask) Lose(why error) {
+	if a.node == nil {
+		return // it was not begun
+	}
+	a.node.End(&ctxnode.Ending{
+		Cause: &budget.Cause{Kind: budget.RaceLost, Scope: a.task.core.node.Path(), Task: a.task.name, Err: why},
+		Err:   context.Canceled,
+		At:    time.Now(),
+	})
+}
+
+// keep makes the context of the attempt that ctx belongs to outlive it.
+func keep(ctx context.Context) (release func(), ok bool) {
+	v := ctxnode.Find(ctx)
+	if v == nil {
+		return nil, false
+	}
+	t, ok := v.Of().(*task)
+	if !ok || t.mode&attempt == 0 || t.node == nil {
+		return nil, false
+	}
+	t.core.node.Mu.Lock()
+	t.more.kept = true
+	t.core.node.Mu.Unlock()
+	return func() {
+		t.node.End(scopeClosed)
+		t.node.Stop()
+	}, true
+}
+
+// workOf returns what the innermost attempt does to which ctx belongs.
+func workOf(ctx context.Context) owner.Work {
+	for v := ctxnode.Find(ctx); v != nil; v = v.Node().Above() {
+		if t, ok := v.Of().(*task); ok && t.mode&attempt != 0 {
+			return t.work.(*attemptTask).Work
+		}
+	}
+	return nil
+}

@@ -1,0 +1,5 @@
+//go:build curfew_nohooks
+
+package scope
+
+const hooks = false

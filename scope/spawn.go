@@ -1,0 +1,162 @@
+package scope
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/curfew-go/curfew/internal/ctxnode"
+)
+
+// Go starts f in the scope, on a goroutine of its own, with a context of its
+// own that must not be used after f returned. An error from f fails the scope.
+//
+// In a scope whose context has ended f is not started, and counted as skipped.
+// In one that is over Go panics with an error that matches ErrClosed. Go blocks
+// only in a tree with slots, see SetSlots. An empty name or a nil f panics.
+func (s *Scope) Go(name string, f func(context.Context) error) {
+	mustBeTask("Go", name, f == nil)
+	s.spawn(&task{name: name, work: plainWork(f)}, "Go")
+}
+
+func mustBeTask(verb, name string, nilFunc bool) {
+	if name == "" {
+		panic("scope: " + verb + ": empty name")
+	}
+	if nilFunc {
+		panic(fmt.Sprintf("scope: %s(%q): nil function", verb, name))
+	}
+}
+
+// spawn starts t on a goroutine of its own, unless the scope has ended.
+func (s *Scope) spawn(t *task, verb string) {
+	c := s.c
+	t.core, t.mode = c, s.mode
+	if s.restart != nil {
+		t.work = &restarter{work: t.work, task: t, backoff: *s.restart}
+	}
+	t.derived = s.in != nil
+	t.view.Init(&c.node, t.name, s.in, t)
+	if hooks && c.env != nil {
+		t.watchBegin(c.env.spawnSite())
+	}
+	if s.mode&optional != 0 {
+		t.extra().began = time.Now()
+	}
+	if s.mode&service != 0 {
+		t.enterService(s)
+	}
+	var back func()
+	if c.needsSlot(t) {
+		back = c.takeSlot(t)
+	}
+	if c.admit(t, verb) {
+		if err := t.enter(s); err != nil {
+			t.refused(err)
+		} else {
+			go t.run()
+		}
+	}
+	if back != nil {
+		back()
+	}
+}
+
+// admit counts t as live and reports whether it may begin. In a scope that is
+// over it panics.
+func (c *core) admit(t *task, verb string) bool {
+	c.node.Mu.Lock()
+	if c.phase >= cleaning {
+		c.node.Mu.Unlock()
+		t.letGo()
+		t.close()
+		panic(fmt.Errorf("scope: %s(%q) in scope %q, which is over: %w", verb, t.name, c.node.Path(), ErrClosed))
+	}
+	c.sequence++
+	t.seq = c.sequence
+	if c.node.Ending() != nil {
+		t.done, t.err = true, c.node.Cause()
+		c.skippedLocked(t)
+		c.node.Mu.Unlock()
+		t.letGo()
+		t.close()
+		t.tellSkipped(t.err)
+		return false
+	}
+	c.startedLocked(t)
+	c.node.Mu.Unlock()
+	return true
+}
+
+func (c *core) startedLocked(t *task) {
+	t.profiles = shared.count.Load()
+	c.started++
+	c.live++
+	if t.mode&service != 0 {
+		c.services++
+		if c.phase != open {
+			c.node.Idle.Broadcast() // who joins tells it to end
+		}
+	}
+	c.linkLocked(t)
+}
+
+// skippedLocked counts a task that was not begun. An optional one is missing; any
+// other makes the scope's work less than it was asked to be.
+func (c *core) skippedLocked(t *task) {
+	c.skipped++
+	if t.mode&optional != 0 {
+		c.missing = append(c.missing, missing{t.seq, Missing{Task: t.name, Err: t.err}})
+		return
+	}
+	c.cut++
+}
+
+// refused takes back a task whose context could not be made: because the scope
+// has ended meanwhile, or because there is no time for it.
+func (t *task) refused(err error) {
+	c := t.core
+	if c.node.CatchUp(); c.node.Ending() == nil {
+		t.end(err)
+		return
+	}
+	if !t.settle() {
+		t.orphanEnded(err)
+		return
+	}
+	cause := c.node.Cause()
+	c.node.Mu.Lock()
+	c.started--
+	t.leaveLocked(cause)
+	c.skippedLocked(t)
+	c.node.Mu.Unlock()
+	t.tellSkipped(cause)
+}
+
+func (t *task) tellSkipped(cause error) {
+	if tr := t.core.trace(); tr != nil && tr.TaskSkipped != nil {
+		tr.TaskSkipped(t.core.node.Path(), t.name, cause)
+	}
+}
+
+// enter makes the context of a task that does not share its scope's, counting the
+// task as live already, so that the scope cannot close meanwhile.
+func (t *task) enter(s *Scope) error {
+	c := t.core
+	if t.mode&service != 0 || !s.limited && (s.in == nil || s.in.Done() == c.node.Done()) {
+		return nil
+	}
+	node := &ctxnode.Node{Name: t.name, Owner: t, Under: &c.node}
+	parent := s.in
+	if parent == nil {
+		parent = &c.node.View
+	}
+	limit := s.limit // Inherited unless the handle has one
+	if _, err := ctxnode.Hooks.Enter(node, parent, &limit); err != nil {
+		return err
+	}
+	c.node.Mu.Lock()
+	t.node = node // others find t already
+	c.node.Mu.Unlock()
+	return nil
+}

@@ -1,0 +1,365 @@
+package scope
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/curfew-go/curfew/internal/ctxnode"
+)
+
+// The live tree of a Root: scopes hang in the task, or the body, that opened them,
+// for as long as something in them runs. It is walked a few tasks at a time: no
+// lock is held for the length of a list, and nothing is copied whole.
+
+// joinTree hangs c where it was opened.
+func (c *core) joinTree() {
+	root := c.env.root
+	t, up := opener(c.node.Above())
+	switch {
+	case t != nil && t.more != nil && t.core.env != nil && t.core.env.root == root:
+		c.home, up = t, t.core
+	case up != nil && up.env != nil && up.env.root == root:
+	default:
+		up = &root.core
+	}
+	c.above, c.began = up, time.Now()
+	up.node.Mu.Lock()
+	defer up.node.Mu.Unlock()
+	list := c.listLocked()
+	c.next = *list
+	if c.next != nil {
+		c.next.prev = c
+	}
+	*list = c
+}
+
+// listLocked returns the list c hangs in; above.node.Mu protects it.
+func (c *core) listLocked() **core {
+	if c.home != nil {
+		return &c.home.more.inner
+	}
+	return &c.above.inner
+}
+
+// leaveTree takes c from the tree once it is closed and has no orphans.
+func (c *core) leaveTree() {
+	up := c.above
+	if up == nil {
+		return
+	}
+	c.node.Mu.Lock()
+	over := c.phase == closed && c.left == nil
+	c.node.Mu.Unlock()
+	if !over {
+		return
+	}
+	up.node.Mu.Lock()
+	defer up.node.Mu.Unlock()
+	if c.gone {
+		return
+	}
+	c.gone = true
+	if c.prev != nil {
+		c.prev.next = c.next
+	} else {
+		*c.listLocked() = c.next
+	}
+	if c.next != nil {
+		c.next.prev = c.prev
+	}
+	c.prev, c.next = nil, nil
+}
+
+// A scopeLine is what the tree tells of one scope.
+type scopeLine struct {
+	Name     string   `json:"name"`
+	State    string   `json:"state"` // open, closing, cleaning up, closed
+	Cleanup  string   `json:"cleanup,omitempty"`
+	Age      millis   `json:"age_ms"`
+	Left     *millis  `json:"left_ms,omitempty"`
+	Cause    string   `json:"cause,omitempty"`
+	Overdue  millis   `json:"overdue_ms,omitempty"`
+	Live     int      `json:"live"`
+	Started  int      `json:"started"`
+	Skipped  int      `json:"skipped,omitempty"`
+	Orphans  int      `json:"orphans,omitempty"`
+	Slots    int      `json:"slots,omitempty"`
+	Holding  []string `json:"holding,omitempty"`
+	Waiting  []string `json:"waiting,omitempty"`
+	children []*core
+}
+
+// A taskLine is what the tree tells of one task.
+type taskLine struct {
+	Name    string  `json:"name"`
+	State   string  `json:"state"` // running, waiting for a slot, overdue, straggler, panicked, orphan
+	Service bool    `json:"service,omitempty"`
+	Age     millis  `json:"age_ms"`
+	Left    *millis `json:"left_ms,omitempty"`
+	Cause   string  `json:"cause,omitempty"`
+	Overdue millis  `json:"overdue_ms,omitempty"`
+	inner   []*core
+}
+
+type millis time.Duration
+
+func (m millis) MarshalJSON() ([]byte, error) {
+	return json.Marshal(float64(time.Duration(m).Round(time.Microsecond)) / 1e6)
+}
+
+func (m millis) String() string {
+	d := time.Duration(m)
+	if d > time.Second || d < -time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(time.Microsecond).String()
+}
+
+// A treeWriter writes lines as they are found.
+type treeWriter interface {
+	scope(w *bufio.Writer, l *scopeLine, depth int, first bool)
+	tasks(w *bufio.Writer) // what follows are the tasks of the scope
+	task(w *bufio.Writer, l *taskLine, depth int, first bool)
+	inTask(w *bufio.Writer) // what follows are scopes opened by the task
+	inBody(w *bufio.Writer) // what follows are scopes opened by the body
+	end(w *bufio.Writer)    // of the task or the scope
+}
+
+func (r *Root) write(w io.Writer, to treeWriter) error {
+	b := bufio.NewWriterSize(w, 64<<10)
+	k := treeWalk{w: b, to: to}
+	k.scope(&r.core, 0, true)
+	return b.Flush()
+}
+
+type treeWalk struct {
+	w  *bufio.Writer
+	to treeWriter
+}
+
+func (k *treeWalk) scope(c *core, depth int, first bool) {
+	line, orphans := c.line()
+	k.to.scope(k.w, line, depth, first)
+	k.to.tasks(k.w)
+	n := 0
+	put := func(l *taskLine) {
+		k.to.task(k.w, l, depth+1, n == 0)
+		n++
+		k.to.inTask(k.w)
+		for i, inner := range l.inner {
+			k.scope(inner, depth+2, i == 0)
+		}
+		k.to.end(k.w)
+	}
+	c.eachTask(put)
+	for i := range orphans {
+		put(&orphans[i])
+	}
+	k.to.inBody(k.w)
+	for i, inner := range line.children {
+		k.scope(inner, depth+1, i == 0)
+	}
+	k.to.end(k.w)
+}
+
+// line tells of c as it is now, and of its orphans.
+func (c *core) line() (l *scopeLine, orphans []taskLine) {
+	now := time.Now()
+	l = &scopeLine{Name: c.node.Name}
+	if s := c.slots.Load(); s != nil && c.ownSlotsNow() {
+		l.Slots = s.size
+		q := s.queue
+		q.mu.Lock()
+		l.Holding, l.Waiting = q.holding.paths(), q.waiting.paths()
+		q.mu.Unlock()
+	}
+	c.node.Mu.Lock()
+	defer c.node.Mu.Unlock()
+	l.State = [...]string{"open", "closing", "cleaning up", "closed"}[c.phase]
+	l.Cleanup = c.cleaningUp
+	if !c.began.IsZero() {
+		l.Age = millis(now.Sub(c.began))
+	}
+	l.Left, l.Cause, l.Overdue = endOf(&c.node, now)
+	l.Live, l.Started, l.Skipped, l.Orphans = c.live, c.started, c.skipped, c.orphans
+	for in := c.inner; in != nil; in = in.next {
+		l.children = append(l.children, in)
+	}
+	for t := c.left; t != nil; t = t.next {
+		orphans = append(orphans, t.lineLocked(now))
+	}
+	return l, orphans
+}
+
+func (c *core) ownSlotsNow() bool {
+	c.node.Mu.Lock()
+	defer c.node.Mu.Unlock()
+	return c.ownSlots
+}
+
+// endOf tells how a context stands towards its end.
+func endOf(n *ctxnode.Node, now time.Time) (left *millis, cause string, overdue millis) {
+	if e := n.Ending(); e != nil {
+		if !e.At.IsZero() {
+			overdue = millis(now.Sub(e.At))
+		}
+		if e.Cause != nil {
+			cause = e.Cause.Error()
+		}
+		return nil, cause, overdue
+	}
+	if d, ok := n.Deadline(); ok {
+		m := millis(d.Sub(now))
+		left = &m
+	}
+	return left, "", 0
+}
+
+func (t *task) lineLocked(now time.Time) taskLine {
+	l := taskLine{Name: t.name, State: "running", Service: t.mode&service != 0}
+	l.Left, l.Cause, l.Overdue = endOf(t.context().Node(), now)
+	switch {
+	case t.abandoned:
+		l.State = "orphan"
+	case t.panicking:
+		l.State = "panicked"
+	case t.reported:
+		l.State = "straggler"
+	case t.ending() != nil:
+		l.State = "overdue"
+	}
+	if m := t.more; m != nil {
+		if !m.began.IsZero() {
+			l.Age = millis(now.Sub(m.began))
+		}
+		if m.hold != nil && l.State == "running" && m.hold.waits() {
+			l.State = "waiting for a slot"
+		}
+		for in := m.inner; in != nil; in = in.next {
+			l.inner = append(l.inner, in)
+		}
+	}
+	return l
+}
+
+func (h *hold) waits() bool {
+	h.slots.queue.mu.Lock()
+	defer h.slots.queue.mu.Unlock()
+	return h.state == waiting
+}
+
+// eachTask calls f for the live tasks of c, the youngest first. Those that begin
+// meanwhile are not among them.
+func (c *core) eachTask(f func(*taskLine)) {
+	const batch = 128
+	place := &task{mode: marker}
+	lines := make([]taskLine, 0, batch)
+	c.node.Mu.Lock()
+	c.linkLocked(place)
+	for {
+		now := time.Now()
+		lines = lines[:0]
+		for t := place.next; t != nil && len(lines) < batch; t = place.next {
+			if t.mode&marker == 0 {
+				lines = append(lines, t.lineLocked(now))
+			}
+			c.moveBehindLocked(place, t)
+		}
+		if len(lines) == 0 {
+			c.unlinkLocked(place)
+			c.node.Mu.Unlock()
+			return
+		}
+		c.node.Mu.Unlock()
+		for i := range lines {
+			f(&lines[i])
+		}
+		c.node.Mu.Lock()
+	}
+}
+
+// moveBehindLocked moves place, which stands right before t, behind it.
+func (c *core) moveBehindLocked(place, t *task) {
+	c.unlinkLocked(place)
+	place.prev, place.next = t, t.next
+	if t.next != nil {
+		t.next.prev = place
+	}
+	t.next = place
+}
+
+// A textWriter writes a line each, indented by depth.
+type textWriter struct{}
+
+func (textWriter) scope(w *bufio.Writer, l *scopeLine, depth int, _ bool) {
+	fmt.Fprintf(w, "%*sscope %s: %s", 2*depth, "", l.Name, l.State)
+	if l.Cleanup != "" {
+		fmt.Fprintf(w, " (%s)", l.Cleanup)
+	}
+	writeEnd(w, l.Age, l.Left, l.Cause, l.Overdue)
+	fmt.Fprintf(w, ", tasks: %d live of %d", l.Live, l.Started)
+	if l.Skipped > 0 {
+		fmt.Fprintf(w, ", %d skipped", l.Skipped)
+	}
+	if l.Orphans > 0 {
+		fmt.Fprintf(w, ", %d orphans", l.Orphans)
+	}
+	if l.Slots > 0 {
+		fmt.Fprintf(w, ", slots: %d of %d taken", len(l.Holding), l.Slots)
+		if len(l.Waiting) > 0 {
+			fmt.Fprintf(w, ", waiting: %s", summary(l.Waiting))
+		}
+	}
+	w.WriteByte('\n')
+}
+
+func (textWriter) task(w *bufio.Writer, l *taskLine, depth int, _ bool) {
+	what := "task"
+	if l.Service {
+		what = "service"
+	}
+	fmt.Fprintf(w, "%*s%s %s: %s", 2*depth, "", what, l.Name, l.State)
+	writeEnd(w, l.Age, l.Left, l.Cause, l.Overdue)
+	w.WriteByte('\n')
+}
+
+func writeEnd(w *bufio.Writer, age millis, left *millis, cause string, overdue millis) {
+	fmt.Fprintf(w, ", age %v", age)
+	if left != nil {
+		fmt.Fprintf(w, ", %v left", *left)
+	}
+	if cause != "" {
+		fmt.Fprintf(w, ", ended %v ago: %s", overdue, cause)
+	}
+}
+
+func (textWriter) tasks(*bufio.Writer)  {}
+func (textWriter) inTask(*bufio.Writer) {}
+func (textWriter) inBody(*bufio.Writer) {}
+func (textWriter) end(*bufio.Writer)    {}
+
+// A jsonWriter writes objects within objects.
+type jsonWriter struct{}
+
+func (jsonWriter) scope(w *bufio.Writer, l *scopeLine, _ int, first bool) { openObject(w, l, first) }
+func (jsonWriter) task(w *bufio.Writer, l *taskLine, _ int, first bool)   { openObject(w, l, first) }
+
+// openObject writes v without its closing brace, so that more fields can follow.
+func openObject(w *bufio.Writer, v any, first bool) {
+	if !first {
+		w.WriteByte(',')
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // lines have no field that could fail
+	}
+	w.Write(text[:len(text)-1])
+}
+
+func (jsonWriter) tasks(w *bufio.Writer)  { w.WriteString(`,"tasks":[`) }
+func (jsonWriter) inTask(w *bufio.Writer) { w.WriteString(`,"scopes":[`) }
+func (jsonWriter) inBody(w *bufio.Writer) { w.WriteString(`],"scopes":[`) }
+func (jsonWriter) end(w *bufio.Writer)    { w.WriteString(`]}`) }
