@@ -25,7 +25,7 @@ func startAfter(f *fleet, room *stockroom) (gatewayURL string, err error) {
 	}
 	client := func(name, url string, attempts int) *peer {
 		transport := &curfewhttp.Transport{Base: f.transport(), Slush: hopSlush(room.pace)}
-		return newPeer(name, url, &http.Client{Transport: transport}, attempts, room.pace.real(firstBackoff))
+		return newPeer(name, url, &http.Client{Transport: transport}, attempts, room.pace)
 	}
 
 	w := warehouse{room: room, useful: route.Useful}

@@ -82,7 +82,9 @@ const (
 
 	usefulMinimum = healthyService // with less left no read can finish, not even a healthy one
 
-	callAttempts   = 3  // per call, by the innermost client only
-	retryPercent   = 10 // retries are at most this share of successes
-	retryCreditCap = 10 // and at most this many in a row, however good the times before
+	callAttempts  = 3                // per call, by the innermost client only
+	retryShare    = 0.1              // retries are at most this share of successes
+	retryWindow   = 10 * time.Second // and a success is worth a retry no longer than this, or one real second
+	typicalWindow = 10 * time.Second // a retry is made when the median of these answers still fits
+	breakerOpen   = 10 * time.Second // how long a client's breaker stays open once it has tripped
 )

@@ -5,13 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
+	"github.com/sony/gobreaker/v2"
+
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/budget/latency"
+	"github.com/curfew-go/curfew/retrybudget"
 )
 
 // A peer is another service as mode curfew calls it. It has no timeout: the deadline of the context
@@ -19,38 +21,69 @@ import (
 type peer struct {
 	name, url string
 	client    *http.Client
-	attempts  int
-	backoff   time.Duration
-
-	credit  retryCredit
-	typical atomic.Int64 // what the last success took: crude, but it follows a fault at once
+	policy    retrybudget.Policy
+	credit    *retrybudget.Budget
+	seen      *latency.Observed // how long its answers take
 }
 
-func newPeer(name, url string, client *http.Client, attempts int, backoff time.Duration) *peer {
-	return &peer{name: name, url: url, client: client, attempts: attempts, backoff: backoff}
-}
-
-// call asks p and decodes its answer. It tries again only when the error permits that, another typical
-// attempt still fits into what is left, and there is credit for it. All calls here are safe to repeat:
-// a read, and an authorization that carries its own id.
-func call[T any](ctx context.Context, p *peer, method, path string) (answer T, err error) {
-	for attempt := 1; ; attempt++ {
-		began := time.Now()
-		if err = p.try(ctx, method, path, &answer); err == nil {
-			p.typical.Store(int64(time.Since(began)))
-			p.credit.success()
-			return answer, nil
-		}
-		pause := rand.N(p.backoff << (attempt - 1))
-		if attempt == p.attempts || !mayRetry(err) || budget.Require(ctx, pause+time.Duration(p.typical.Load())) != nil || !p.credit.take() {
-			return answer, err
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return answer, err
-		}
+// newPeer makes a peer that is called up to attempts times for one request.
+func newPeer(name, url string, client *http.Client, attempts int, pace pace) *peer {
+	p := &peer{
+		name: name, url: url, client: client,
+		credit: retrybudget.New(name, retrybudget.Config{
+			Ratio:  retryShare,
+			Burst:  -1, // no floor: what is not earned is not spent
+			Window: max(pace.real(retryWindow), time.Second),
+		}),
+		seen: latency.New(latency.Config{Window: pace.real(typicalWindow)}),
 	}
+	breaker := gobreaker.NewTwoStepCircuitBreaker[any](gobreaker.Settings{
+		Name:    name,
+		Timeout: pace.real(breakerOpen),
+	})
+	p.policy = retrybudget.Policy{
+		Idempotent: true, // a read, and an authorization that carries its own id
+		Attempts:   attempts,
+		Backoff:    retrybudget.Backoff{Base: pace.real(firstBackoff)},
+		Typical:    p.seen.Typical,
+		Judge:      judge,
+		Gate: func() (func(error), error) {
+			done, err := breaker.Allow()
+			if err != nil {
+				return nil, &budget.Cause{Kind: budget.Overloaded, Err: fmt.Errorf("%s: %w", name, err)}
+			}
+			return func(err error) { done(blamed(err)) }, nil
+		},
+	}
+	return p
+}
+
+// judge says whether an error may be repeated. No attempt has a limit of its own here, so a deadline
+// that was exceeded, here or at the peer, is that of the whole checkout.
+func judge(err error) retrybudget.Verdict {
+	v := retrybudget.DefaultJudge(err)
+	v.Retry = v.Retry && budget.KindOf(err) != budget.DeadlineExceeded
+	return v
+}
+
+// blamed is what the breaker is told: a call that the caller itself gave up says nothing about the
+// peer.
+func blamed(err error) error {
+	switch budget.KindOf(err) {
+	case budget.SiblingFailed, budget.ClientCancelled, budget.ParentCancelled:
+		return nil
+	}
+	return err
+}
+
+// call asks p and decodes its answer, again when its policy and its budget allow that.
+func call[T any](ctx context.Context, p *peer, method, path string) (answer T, err error) {
+	return retrybudget.DoValue(ctx, p.credit, p.policy, func(ctx context.Context) (answer T, err error) {
+		began := time.Now()
+		err = p.try(ctx, method, path, &answer)
+		p.seen.Record(time.Since(began), err)
+		return answer, err
+	})
 }
 
 func (p *peer) try(ctx context.Context, method, path string, into any) error {
@@ -69,14 +102,6 @@ func (p *peer) try(ctx context.Context, method, path string, into any) error {
 		return &budget.Cause{Kind: kindFrom(resp.StatusCode, string(text)), Err: fmt.Errorf("%s answered %s", p.name, resp.Status)}
 	}
 	return json.NewDecoder(resp.Body).Decode(into)
-}
-
-func mayRetry(err error) bool {
-	switch budget.KindOf(err).Retry() {
-	case budget.RetryYes, budget.RetryIfBudget, budget.RetryJudge:
-		return true
-	}
-	return false
 }
 
 // answer makes a handler of f. An error is answered with the status of its kind and the kind's name.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -63,9 +64,13 @@ func TestRetryNeedsAKindTimeAndCredit(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &script{statuses: c.statuses, took: 600 * time.Millisecond}
-				p := newPeer("warehouse", "http://warehouse", &http.Client{Transport: s}, callAttempts, 100*time.Millisecond)
-				p.typical.Store(int64(c.typical))
-				p.credit.tokens.Store(int64(c.credit) * retryCost)
+				p := newPeer("warehouse", "http://warehouse", &http.Client{Transport: s}, callAttempts, 1)
+				for range 30 { // enough for a median
+					p.seen.Record(c.typical, nil)
+				}
+				for range 10 * c.credit {
+					p.credit.Success()
+				}
 				ctx, cancel, err := budget.Enter(t.Context(), budget.Within(3*time.Second))
 				defer cancel()
 				if err != nil {
@@ -80,6 +85,44 @@ func TestRetryNeedsAKindTimeAndCredit(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestABreakerThatIsOpenIsAnOverload(t *testing.T) {
+	s := &script{statuses: slices.Repeat([]int{http.StatusInternalServerError}, 20)}
+	p := newPeer("warehouse", "http://warehouse", &http.Client{Transport: s}, 1, 1)
+	ctx, cancel, _ := budget.Enter(t.Context(), budget.Within(time.Minute))
+	defer cancel()
+	for i := range 20 {
+		_, err := call[stock](ctx, p, "GET", "/stock/lamp")
+		want := budget.Failed
+		if i > 5 {
+			want = budget.Overloaded
+		}
+		if got := budget.KindOf(err); got != want {
+			t.Fatalf("call %d: %v, want kind %v", i, err, want)
+		}
+	}
+	if s.calls != 6 {
+		t.Errorf("%d calls got through", s.calls)
+	}
+}
+
+func TestWhatTheCallerGaveUpTripsNoBreaker(t *testing.T) {
+	s := &script{statuses: slices.Repeat([]int{http.StatusOK}, 20), took: time.Minute}
+	p := newPeer("warehouse", "http://warehouse", &http.Client{Transport: s}, 1, 1)
+	for range 10 {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(&budget.Cause{Kind: budget.SiblingFailed})
+		if _, err := call[stock](ctx, p, "GET", "/stock/lamp"); budget.KindOf(err) == budget.Overloaded {
+			t.Fatal(err)
+		}
+		ctx, cancel = context.WithCancelCause(t.Context())
+		stop := time.AfterFunc(time.Millisecond, func() { cancel(&budget.Cause{Kind: budget.SiblingFailed}) })
+		if _, err := call[stock](ctx, p, "GET", "/stock/lamp"); budget.KindOf(err) == budget.Overloaded {
+			t.Fatal(err)
+		}
+		stop.Stop()
 	}
 }
 
