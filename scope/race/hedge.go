@@ -1,0 +1,116 @@
+package race
+
+import "time"
+
+// hedging is what a contest knows of attempts that are made only when they are
+// due. Its fields are under the contest's mu.
+//
+// Hedges are launched on the caller's goroutine, which waits for the verdict; only
+// while that runs the first attempt itself, they are on one aside.
+type hedging struct {
+	launcher interface{ launch(number int) } // nil: there are no hedges; written before the race
+	after    func() time.Duration            // likewise
+	gate     Gate                            // likewise
+
+	due      bool // the next one is to be launched
+	launched int
+	driving  bool        // somebody launches
+	busy     *entrant    // runs on the caller's goroutine; nil: none does
+	aside    int         // timers that are armed, and goroutines that launch aside
+	timer    *time.Timer // of the next one, or of one before; nil: there was none
+}
+
+// arm sees to it that the next hedge is launched when After has passed.
+func (c *contest) arm() {
+	c.mu.Lock()
+	more := c.verdict == undecided && !c.due && c.left > 0
+	c.mu.Unlock()
+	if !more {
+		return
+	}
+	delay := c.after()
+	c.mu.Lock()
+	defer c.unlock()
+	switch {
+	case c.verdict != undecided || c.due || c.left == 0: // by now
+	case delay < 0:
+		c.left = 0
+		c.settleLocked()
+	case delay == 0:
+		c.dueLocked()
+	default:
+		c.aside++
+		c.timer = time.AfterFunc(delay, c.fire)
+	}
+}
+
+// fire is the timer's. One that was disarmed in the instant in which it fired makes
+// a hedge due as if it had fired a moment earlier.
+func (c *contest) fire() {
+	c.mu.Lock()
+	if c.verdict == undecided {
+		c.dueLocked()
+	}
+	c.asideOverLocked()
+	c.unlock()
+}
+
+func (c *contest) asideOverLocked() {
+	c.aside--
+	c.changed.Broadcast()
+}
+
+func (c *contest) disarmLocked() {
+	if c.timer != nil && c.timer.Stop() {
+		c.aside--
+	}
+}
+
+// dueLocked has the next hedge launched.
+func (c *contest) dueLocked() {
+	c.due = true
+	if c.busy == nil {
+		c.changed.Broadcast()
+		return
+	}
+	c.aside++
+	go func() {
+		c.mu.Lock()
+		if c.due && !c.driving && c.verdict == undecided {
+			c.driveLocked()
+		}
+		c.asideOverLocked()
+		c.unlock()
+	}()
+}
+
+// driveLocked launches the hedges that are due. It lets go of mu meanwhile.
+func (c *contest) driveLocked() {
+	c.driving = true
+	for c.due && c.verdict == undecided && c.left > 0 {
+		c.due = false
+		c.disarmLocked()
+		c.mu.Unlock()
+		c.node.CatchUp() // a timer may be late
+		begins := c.node.Ending() == nil
+		if begins && (c.gate == nil || c.gate.TryTake()) {
+			c.launched++ // only who drives uses it
+			c.launcher.launch(c.launched)
+			c.mu.Lock()
+		} else {
+			c.mu.Lock()
+			c.left--
+			if !begins || c.running == 0 {
+				c.left = 0
+			}
+		}
+		if !c.due {
+			c.mu.Unlock()
+			c.arm()
+			c.mu.Lock()
+		}
+	}
+	c.due = false
+	c.driving = false
+	c.settleLocked()
+}
