@@ -25,7 +25,7 @@ func All[T any](ctx context.Context, name string, fs ...func(context.Context) (T
 		}
 	}
 	tasks := make([]Task[T], len(fs))
-	err := run(ctx, name, budget.Inherited(), nil, func(ctx context.Context, s *Scope) error {
+	err := run(ctx, name, budget.Inherited(), 0, func(ctx context.Context, s *Scope) error {
 		for i, f := range fs {
 			k := &tasks[i]
 			k.f, k.t.name, k.t.work = f, strconv.Itoa(i), k
@@ -61,7 +61,7 @@ func (s *Scope) runHere(t *task) {
 		m := t.extra()
 		m.hold, m.lent = h, lent
 		if !lent && !h.tryTake() {
-			c.await(h, h.join(false))
+			c.await(h, h.join(false), nil)
 		}
 	}
 	if c.admit(t, "All") {
@@ -101,7 +101,8 @@ func Each[In any](ctx context.Context, name string, width int, in []In, f func(c
 // most width at once, each on a goroutine of its own, and yields the results in
 // the order of in. It takes an element only when fewer than width results are
 // still to be consumed, so a slow consumer holds back the producer, whose code
-// runs on the consumer's goroutine.
+// runs on the consumer's goroutine: a result that is there is yielded when the
+// next element comes, or the last one has.
 //
 // The scope is open while the sequence is ranged over. After a failure one last
 // pair follows, with the zero value and the error of [Run]. To break out of the
@@ -114,7 +115,7 @@ func MapSeq[In, Out any](ctx context.Context, name string, width int, in iter.Se
 	}
 	return func(yield func(Out, error) bool) {
 		broken := false
-		err := run(ctx, name, budget.Inherited(), nil, func(ctx context.Context, s *Scope) error {
+		err := run(ctx, name, budget.Inherited(), 0, func(ctx context.Context, s *Scope) error {
 			var queue []*Task[Out]
 			yieldFirst := func() error {
 				v, err := queue[0].Wait(ctx)
@@ -127,7 +128,8 @@ func MapSeq[In, Out any](ctx context.Context, name string, width int, in iter.Se
 			}
 			i := 0
 			for item := range in {
-				if len(queue) == width {
+				// Also what is there already: the producer may be slower than f.
+				for len(queue) == width || len(queue) > 0 && queue[0].t.isDone() {
 					if err := yieldFirst(); err != nil || broken {
 						return err
 					}
@@ -171,7 +173,7 @@ func mustBeMap(verb, name string, width int, nilFunc bool) {
 
 // each calls f for 0 to n-1.
 func each(ctx context.Context, name string, width, n int, origin any, f func(context.Context, int) error) error {
-	return run(ctx, name, budget.Inherited(), nil, func(_ context.Context, s *Scope) error {
+	return run(ctx, name, budget.Inherited(), 0, func(_ context.Context, s *Scope) error {
 		m := &mapping{core: s.c, n: n, f: f, fn: origin, more: max(min(width, n)-1, 0), over: make(chan struct{})}
 		if hooks && s.c.env != nil {
 			m.spawn = s.c.env.spawnSite()

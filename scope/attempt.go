@@ -3,6 +3,7 @@ package scope
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/curfew-go/curfew/budget"
@@ -18,7 +19,7 @@ func init() {
 		return nil
 	}
 	owner.Within = func(ctx context.Context, name string, origin any, body func(owner.Scope) error) error {
-		return run(ctx, name, budget.Inherited(), origin, func(_ context.Context, s *Scope) error { return body((*attempts)(s.c)) })
+		return run(ctx, name, budget.Inherited(), reflect.ValueOf(origin).Pointer(), func(_ context.Context, s *Scope) error { return body((*attempts)(s.c)) })
 	}
 	owner.Keep = keep
 	owner.WorkOf = workOf

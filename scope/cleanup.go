@@ -81,6 +81,7 @@ func (c *core) cleanOne(next cleanup, share time.Duration) error {
 	node := &ctxnode.Node{Name: next.name, Limit: &limit}
 	node.StartDetached(&c.node.View, time.Now().Add(share))
 	r := &cleanupRun{core: c, f: next.f, node: node, done: make(chan error, 1)}
+	node.Owner = r
 	go r.run()
 
 	var err error
@@ -160,10 +161,7 @@ func (r *cleanupRun) run() {
 			return
 		}
 		pe, reported := newPanicError(r.node.Path(), v)
-		if !reported {
-			r.core.report(pe)
-		}
-		if !r.end(pe) {
+		if !r.tellAndEnd(pe, reported) {
 			panic(v) // Run has returned: nobody is left to re-raise it
 		}
 	}()
@@ -171,6 +169,16 @@ func (r *cleanupRun) run() {
 		err = r.f(&r.node.View)
 	}
 	returned = true
+}
+
+// tellAndEnd is end for a panic, which it reports first. The report's function,
+// which is the user's, may call Goexit.
+func (r *cleanupRun) tellAndEnd(pe *PanicError, reported bool) (awaited bool) {
+	defer func() { awaited = r.end(pe) }()
+	if !reported {
+		r.core.report(pe)
+	}
+	return false
 }
 
 // end hands err to Run, and reports whether Run still waits for it.

@@ -1,4 +1,4 @@
 package scope
 
 // ProfilesTaken returns how many profiles of all goroutines were taken so far.
-func ProfilesTaken() uint64 { return shared.count.Load() }
+func ProfilesTaken() uint32 { return shared.count.Load() }

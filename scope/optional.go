@@ -33,7 +33,7 @@ func (s *Scope) Optional(limit budget.Limit) *Scope {
 
 // Missing returns the optional tasks that have failed or were skipped so far, in
 // the order in which they were started, so that a reply can say how complete it
-// is. It is empty, not nil-checked for, when nothing is missing.
+// is. The slice is the caller's, and empty when nothing is missing.
 func (s *Scope) Missing() []Missing {
 	c := s.c
 	c.node.Mu.Lock()

@@ -17,8 +17,17 @@ const (
 	stacksMax   = 64 << 20 // bytes of a profile; what does not fit has no stack
 )
 
-// stacks maps tasks, by address, to the stacks of their goroutines.
-type stacks map[uintptr]string
+// stacks is a profile: the stacks of the goroutines of tasks.
+type stacks struct {
+	number uint32                // how many were taken up to this one
+	byTask map[uintptr]taskStack // by the task's address
+}
+
+// A taskStack is the stack of a goroutine that runs a task.
+type taskStack struct {
+	text      string
+	innermost uintptr // the address of the task for which the others on it wait
+}
 
 // shared is the profile that all reports share.
 var shared struct {
@@ -28,7 +37,7 @@ var shared struct {
 	// count is how many profiles were taken. A task that began at the present
 	// count is not in the profile: what stands there at its address is another,
 	// which has ended since.
-	count atomic.Uint64
+	count atomic.Uint32
 }
 
 // recentStacks returns the shared profile, taken anew when it is too old.
@@ -39,24 +48,49 @@ func recentStacks() stacks {
 	// Time without a monotonic part is that of a synctest bubble: it says nothing
 	// about another bubble's profile.
 	bubble := now == now.Round(0)
-	if age := now.Sub(shared.taken); shared.stacks == nil || bubble || age < 0 || age >= stacksFresh {
-		shared.count.Add(1)
-		shared.taken, shared.stacks = now, allStacks()
+	if age := now.Sub(shared.taken); shared.byTask == nil || bubble || age < 0 || age >= stacksFresh {
+		shared.number = shared.count.Add(1)
+		shared.taken, shared.byTask = now, allStacks()
 	}
 	return shared.stacks
 }
 
 // of returns the stack of t's goroutine, empty when it is not in the profile.
-func (s stacks) of(t *task) string {
-	if t.profiles == shared.count.Load() {
-		return ""
+func (s stacks) of(t *task) taskStack {
+	if t.profiles >= s.number {
+		return taskStack{}
 	}
-	return s[uintptr(unsafe.Pointer(t))]
+	return s.byTask[uintptr(unsafe.Pointer(t))]
 }
 
-// allStacks profiles all goroutines and keeps those of tasks. Each goes to the
-// innermost task on it: those that run it on their own goroutine wait for it.
-func allStacks() stacks {
+// told gives the stragglers their stacks, and returns those to tell of: the others
+// only wait for tasks that stand among them, too.
+func told(found []overdueTask) []*overdueTask {
+	stacks := recentStacks()
+	among := make(map[uintptr]bool, len(found))
+	for i := range found {
+		if t := found[i].task; t != nil {
+			among[uintptr(unsafe.Pointer(t))] = true
+		}
+	}
+	var all []*overdueTask
+	for i := range found {
+		g := &found[i]
+		if g.task != nil {
+			on := stacks.of(g.task)
+			g.Stack = on.text
+			runsOther := on.innermost != uintptr(unsafe.Pointer(g.task)) && among[on.innermost]
+			if runsOther || waitsForTasks(g.Stack) {
+				continue
+			}
+		}
+		all = append(all, g)
+	}
+	return all
+}
+
+// allStacks profiles all goroutines and keeps those of tasks.
+func allStacks() map[uintptr]taskStack {
 	buf := make([]byte, 1<<20)
 	for {
 		n := runtime.Stack(buf, true)
@@ -66,19 +100,21 @@ func allStacks() stacks {
 		}
 		buf = make([]byte, 2*len(buf))
 	}
-	found := stacks{}
+	found := map[uintptr]taskStack{}
 	for rest := string(buf); rest != ""; {
 		var one string
 		one, rest, _ = strings.Cut(rest, "\n\n")
+		var on taskStack
 		for after := one; ; {
 			addr, next, ok := nextRunFrame(after)
 			if !ok {
 				break
 			}
 			if addr != 0 {
-				if _, known := found[addr]; !known {
-					found[addr] = strings.Clone(one)
+				if on.innermost == 0 {
+					on = taskStack{strings.Clone(one), addr}
 				}
+				found[addr] = on
 			}
 			after = next
 		}

@@ -52,7 +52,7 @@ func NewRoot(name string) *Root {
 	}
 	r.env.root = r
 	c := &r.core
-	c.handle.c, c.env, c.began = c, &r.env, time.Now()
+	c.handle.c, c.env, c.place = c, &r.env, &treePlace{began: time.Now()}
 	c.panicGrace, c.grace, c.cleanupTime = defaultPanicGrace, stragglerGrace, defaultCleanupTime
 	c.node.Name, c.node.Owner = name, c
 	c.node.Start(context.WithValue(context.Background(), envKey{}, &r.env), time.Time{}, false)
@@ -155,7 +155,8 @@ func (r *Root) start(t *task, enter func(*ctxnode.Node) error) error {
 // background notes the outcome of the Root's own task t.
 func (c *core) background(t *task, err error) {
 	r := c.env.root
-	if e := t.ending(); err == nil || e != nil && matches(err, e) && budget.KindOf(err) == budget.Shutdown {
+	// The end says why, not err: most code returns ctx.Err().
+	if e := t.ending(); err == nil || e != nil && budget.KindOf(e.Cause) == budget.Shutdown && matches(err, e) {
 		return
 	}
 	if t.mode&serving != 0 {
@@ -184,6 +185,9 @@ func (r *Root) Cleanup(name string, f func(context.Context) error) { r.core.hand
 // from then on and brings to an end what it has begun. Without a Root the channel
 // is nil, which blocks for ever.
 func Stopping(ctx context.Context) <-chan struct{} {
+	if ctx == nil {
+		panic("scope: Stopping: nil context")
+	}
 	if e := envOf(ctx); e != nil && e.root != nil {
 		return e.root.stopping
 	}
@@ -199,12 +203,21 @@ func Stopping(ctx context.Context) <-chan struct{} {
 // The error is nil when everything has ended, else a [*DrainError]; it is
 // budget.ErrNoDeadline, and nothing is done, when ctx has no deadline. A second
 // call waits for the first one, at most until its own ctx ends, and returns the
-// same report.
+// same report. A nil ctx panics, and so does a call from the Root's own work, with
+// the task's name: it would wait for itself.
 func (r *Root) Drain(ctx context.Context) error {
+	if ctx == nil {
+		panic("scope: Root.Drain: nil context")
+	}
 	c := &r.core
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return budget.ErrNoDeadline
+	}
+	for _, t := range tasksOnStack() {
+		if t.inside(c, nil) {
+			panic(fmt.Sprintf("scope: Root.Drain: task %q waits for itself", t.name))
+		}
 	}
 	c.node.Mu.Lock()
 	first := !r.draining
@@ -258,6 +271,9 @@ var errDrain = errors.New("scope: the root drains")
 //
 // The error joins that of the Serve which failed and that of Drain.
 func (r *Root) DrainAfter(ctx context.Context, within time.Duration) error {
+	if ctx == nil {
+		panic("scope: DrainAfter: nil context")
+	}
 	if within <= 0 {
 		panic(fmt.Sprintf("scope: DrainAfter: %v: must be positive", within))
 	}

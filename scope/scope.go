@@ -62,7 +62,7 @@ type core struct {
 	handle      Scope // what the body gets
 	limit       budget.Limit
 	cleanupTime time.Duration
-	body        any                   // the caller's function, for reports; nil: the body is ours
+	body        uintptr               // where the caller's function begins, for reports; 0: the body is ours
 	env         *env                  // who looks on; nil for nobody
 	slots       atomic.Pointer[slots] // of the tree it stands in; nil for none
 
@@ -70,6 +70,9 @@ type core struct {
 	// and the context ended in one step.
 
 	phase      phase
+	late       bool // the verdict is nil although the context had ended
+	keepGoing  bool
+	ownSlots   bool   // SetSlots was called
 	tasks      *task  // the live ones, the youngest first
 	live       int    // how many
 	services   int    // how many of them are services
@@ -79,11 +82,8 @@ type core struct {
 	started    int
 	skipped    int
 	cut        int     // those of skipped that the verdict counts
-	late       bool    // the verdict is nil although the context had ended
 	waiters    *waiter // goroutines in Scope.Wait
 	taskWaits  int     // goroutines in Task.Wait
-	keepGoing  bool
-	ownSlots   bool // SetSlots was called
 	panicGrace time.Duration
 	panics     []*PanicError
 	parked     int           // panicked tasks whose goroutines wait for Run
@@ -93,7 +93,9 @@ type core struct {
 	outcome    outcome
 	missing    []missing
 	stragglerWatch
-	treeLinks
+
+	inner *core      // opened by the body, in the live tree of a Root
+	place *treePlace // in that tree; nil: in none
 }
 
 // A stragglerWatch is what a scope knows of tasks that do not obey.
@@ -109,14 +111,11 @@ type stragglerWatch struct {
 	left         *task // the tasks among the orphans
 }
 
-// treeLinks are a scope's place in the live tree of a Root.
-type treeLinks struct {
+// A treePlace is where a scope hangs in the live tree of a Root.
+type treePlace struct {
 	began time.Time
-	inner *core // opened by the scope's body
-
-	// Written once, before others see the scope.
-	above *core // whose node.Mu protects the rest; nil: in no tree
-	home  *task // the task of above that opened it; nil: the body
+	above *core // whose node.Mu protects what follows; nil: it is the Root's own
+	home  *task // the task of above that opened the scope; nil: the body did
 
 	prev, next *core
 	gone       bool
@@ -156,7 +155,7 @@ func Run(ctx context.Context, name string, limit budget.Limit, body func(context
 	if body == nil {
 		panic("scope: Run: nil body")
 	}
-	return run(ctx, name, limit, body, body)
+	return run(ctx, name, limit, entryOf(body), body)
 }
 
 // RunValue is Run for a body that brings a value back. The value is returned
@@ -167,16 +166,16 @@ func RunValue[T any](ctx context.Context, name string, limit budget.Limit, body 
 		panic("scope: RunValue: nil body")
 	}
 	var v T
-	err := run(ctx, name, limit, body, func(ctx context.Context, s *Scope) (err error) {
+	err := run(ctx, name, limit, entryOf(body), func(ctx context.Context, s *Scope) (err error) {
 		v, err = body(ctx, s)
 		return err
 	})
 	return v, err
 }
 
-// run is Run; origin is the caller's function that body is or calls, nil when body
-// is ours.
-func run(ctx context.Context, name string, limit budget.Limit, origin any, body func(context.Context, *Scope) error) error {
+// run is Run; origin is where the caller's function begins that body is or calls,
+// 0 when body is ours.
+func run(ctx context.Context, name string, limit budget.Limit, origin uintptr, body func(context.Context, *Scope) error) error {
 	if ctx == nil {
 		panic("scope: Run: nil context")
 	}
@@ -274,16 +273,26 @@ func envAbove(ctx context.Context) *env {
 // nobody stands for an env while runtime/trace takes a trace.
 var nobody env
 
-// inheritSlots makes c's tasks need the slots of the scope it was opened in.
+// inheritSlots makes c's tasks need the slots of the scope it was opened in. What
+// a cleanup opens needs none, as the cleanup itself: it has a bound, which it would
+// spend on waiting for slots that its own opener, or other work, holds.
 func (c *core) inheritSlots(above *ctxnode.View) {
-	t, up := opener(above)
-	if t != nil {
-		up = t.core
-	}
-	if up != nil {
+	for v := above; v != nil; v = v.Node().Above() {
+		var up *core
+		switch o := v.Of().(type) {
+		case *cleanupRun:
+			return
+		case *task:
+			up = o.core
+		case *core:
+			up = o
+		default:
+			continue
+		}
 		if s := up.slots.Load(); s != nil {
 			c.slots.Store(s)
 		}
+		return
 	}
 }
 

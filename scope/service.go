@@ -99,6 +99,8 @@ func Start[T any](s *Scope, name string, f func(ctx context.Context, ready func(
 
 	c := s.c
 	c.node.Mu.Lock()
+	c.taskWaits++
+	c.suspectLocked() // f may wait for the scope, and so for itself: see waiter
 	ended := t.endedLocked()
 	c.node.Mu.Unlock()
 	back := c.lendSlot()
@@ -108,6 +110,9 @@ func Start[T any](s *Scope, name string, f func(ctx context.Context, ready func(
 	case <-c.node.Done():
 	}
 	back()
+	c.node.Mu.Lock()
+	c.taskWaits--
+	c.node.Mu.Unlock()
 
 	select {
 	case <-k.told: // also in the same instant
@@ -199,8 +204,8 @@ func (r *restarter) call(ctx context.Context) error {
 		if failures++; failures == r.backoff.Tries {
 			return err
 		}
-		pause := rand.N(wait + 1)
-		wait = min(2*wait, r.backoff.Max)
+		pause := time.Duration(rand.Uint64N(uint64(wait) + 1))
+		wait += min(wait, r.backoff.Max-wait) // twice as long, without overflow
 		r.task.tellRestarted(err, pause)
 		timer := time.NewTimer(pause)
 		select {

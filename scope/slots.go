@@ -1,18 +1,21 @@
 package scope
 
 import (
+	"context"
 	"fmt"
 	"sync"
 )
 
 // SetSlots lets at most n tasks run at once in s and in all scopes opened inside
 // it. Go and Fork then block until a slot is free, which is back-pressure; the
-// wait ends, and the task is skipped, when the scope's context ends.
+// wait ends, and the task is skipped, when the scope's context ends; so does the
+// wait of a task started through In when the context given there ends.
 //
 // A task that blocks in Go, in a Wait, or in a Run until its tasks have ended
 // lends its slot meanwhile, so nested work on full slots completes. A task whose
 // context has ended no longer counts. Bodies that no task runs, services and
-// cleanups need no slot. A scope inside may set fewer slots for itself.
+// cleanups need no slot, nor does what a cleanup opens. A scope inside may set
+// fewer slots for itself.
 //
 // SetSlots is for the first lines of the body: n below 1, a second call and a
 // call after a task was started panic.
@@ -89,10 +92,10 @@ func (c *core) needsSlot(t *task) bool {
 	return t.mode&(service|attempt) == 0 && c.slots.Load() != nil && (t.more == nil || t.more.hold == nil)
 }
 
-// takeSlot gives t a slot, waiting for it until the scope's context ends. While
-// it waits, the task that calls lends its own; the returned function, nil when
-// there is nothing to do, takes that back.
-func (c *core) takeSlot(t *task) (back func()) {
+// takeSlot gives t a slot, waiting for it until the scope's context ends, or that
+// of in, which may be nil. While it waits, the task that calls lends its own; the
+// returned function, nil when there is nothing to do, takes that back.
+func (c *core) takeSlot(t *task, in context.Context) (back func()) {
 	h := &hold{slots: c.slots.Load(), task: t}
 	t.extra().hold = h
 	if h.tryTake() {
@@ -100,18 +103,24 @@ func (c *core) takeSlot(t *task) (back func()) {
 	}
 	granted := h.join(false)
 	back = c.lendSlot()
-	c.await(h, granted)
+	c.await(h, granted, in)
 	return back
 }
 
-// await waits for the slots of h, and gives the claim up when the scope's context
-// ends before.
-func (c *core) await(h *hold, granted <-chan struct{}) {
+// await waits for the slots of h, and gives the claim up when the scope's context,
+// or that of in, ends before.
+func (c *core) await(h *hold, granted <-chan struct{}, in context.Context) {
+	var ended <-chan struct{}
+	if in != nil {
+		ended = in.Done()
+	}
 	select {
 	case <-granted:
+		return
 	case <-c.node.Done():
-		h.drop()
+	case <-ended:
 	}
+	h.drop()
 }
 
 // claimHere makes the claim under which t runs on the calling goroutine: that of
@@ -150,13 +159,16 @@ func (c *core) lendSlot() (back func()) {
 }
 
 // holdOnStack returns the claim of the innermost task on the calling goroutine's
-// stack, nil when there is none.
+// stack that has one, nil when there is none. Those further out have lent theirs
+// to it. A task without a claim is one of a scope outside of the tree, such as an
+// All under a context of its own.
 func holdOnStack() *hold {
-	on := tasksOnStack()
-	if len(on) == 0 || on[0].more == nil {
-		return nil
+	for _, t := range tasksOnStack() {
+		if t.more != nil && t.more.hold != nil {
+			return t.more.hold
+		}
 	}
-	return on[0].more.hold
+	return nil
 }
 
 // tryTake takes the slots if they are free and nobody waits for them.

@@ -48,7 +48,7 @@ func (s *Scope) spawn(t *task, verb string) {
 	}
 	var back func()
 	if c.needsSlot(t) {
-		back = c.takeSlot(t)
+		back = c.takeSlot(t, s.in)
 	}
 	if c.admit(t, verb) {
 		if err := t.enter(s); err != nil {

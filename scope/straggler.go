@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"golang.org/x/time/rate"
 
@@ -110,8 +111,8 @@ func (t *task) Ended(e *ctxnode.Ending, watched bool) bool {
 	return true
 }
 
-// watchLocked arms the look at who still runs. It counts as a callback of the
-// node: the scope does not close under it.
+// watchLocked arms the look at who still runs. It finds nobody when the scope has
+// closed meanwhile.
 func (c *core) watchLocked(grace time.Duration, began time.Time, paused time.Duration) {
 	c.watch = time.AfterFunc(grace, func() { c.overdue(nil, began, paused) })
 }
@@ -155,14 +156,8 @@ func whoRuns(c *core) []Straggler {
 	if len(found) == 0 {
 		return nil
 	}
-	stacks := recentStacks()
 	var all []Straggler
-	for _, g := range found {
-		if g.task != nil {
-			if g.Stack = stacks.of(g.task); waitsForTasks(g.Stack) {
-				continue
-			}
-		}
+	for _, g := range told(found) {
 		all = append(all, g.Straggler)
 	}
 	return all
@@ -188,7 +183,7 @@ func (c *core) appendOverdue(to []overdueTask, again bool) []overdueTask {
 	}
 	// A body that waits for its tasks is not what keeps the scope.
 	e := c.node.Ending()
-	body := c.phase == open && c.waiters == nil && c.taskWaits == 0 && (again || !c.bodyReported) && e != nil && c.body != nil
+	body := c.phase == open && c.waiters == nil && c.taskWaits == 0 && (again || !c.bodyReported) && e != nil && c.body != 0
 	c.bodyReported = c.bodyReported || body
 	c.node.Mu.Unlock()
 	for _, t := range live {
@@ -196,7 +191,7 @@ func (c *core) appendOverdue(to []overdueTask, again bool) []overdueTask {
 	}
 	if body && !c.bodyInside() {
 		to = append(to, overdueTask{core: c, Straggler: Straggler{
-			Scope: c.node.Path(), Function: where(c.body), Overdue: sinceEnd(e),
+			Scope: c.node.Path(), Function: writtenIn(c.body), Overdue: sinceEnd(e),
 		}})
 	}
 	return appendBelow(to, &c.node, again)
@@ -259,15 +254,7 @@ func deliver(found []overdueTask) {
 	if len(found) == 0 {
 		return
 	}
-	stacks := recentStacks()
-	for i := range found {
-		g := &found[i]
-		if g.task != nil {
-			g.Stack = stacks.of(g.task)
-			if waitsForTasks(g.Stack) {
-				continue // what it waits for is what is late, and stands here too
-			}
-		}
+	for _, g := range told(found) {
 		g.core.countStraggler()
 		if tr := g.core.trace(); tr != nil && tr.Straggler != nil {
 			tr.Straggler(g.Straggler)
@@ -373,10 +360,10 @@ func (t *task) orphanEnded(err error) {
 	c.orphans--
 	c.node.Mu.Unlock()
 	c.noteOverrun(overrun)
+	c.leaveTree()
 	if tr := c.trace(); tr != nil && tr.OrphanEnded != nil {
 		tr.OrphanEnded(c.node.Path(), t.name, err, overrun)
 	}
-	c.leaveTree()
 }
 
 // recordAbandoned notes that a task was abandoned: as cut when the scope's own end
@@ -395,15 +382,28 @@ func (c *core) recordAbandoned(te *TaskError, own *ctxnode.Node) {
 // where names a function and the place where it is written.
 func where(f any) string {
 	v := reflect.ValueOf(f)
-	if v.Kind() != reflect.Func || v.IsNil() {
-		return "unknown function"
+	if v.Kind() != reflect.Func {
+		return unknownFunction
 	}
-	fn := runtime.FuncForPC(v.Pointer())
+	return writtenIn(v.Pointer())
+}
+
+// writtenIn names the function that begins at entry.
+func writtenIn(entry uintptr) string {
+	fn := runtime.FuncForPC(entry)
 	if fn == nil {
-		return "unknown function"
+		return unknownFunction
 	}
 	file, line := fn.FileLine(fn.Entry())
 	return fmt.Sprintf("%s %s:%d", fn.Name(), file, line)
+}
+
+const unknownFunction = "unknown function"
+
+// entryOf returns where the function f begins. To keep f itself for reports would
+// move every closure that is a body to the heap, and reflect does as well.
+func entryOf[F any](f F) uintptr {
+	return **(**uintptr)(unsafe.Pointer(&f))
 }
 
 // noteOverrun keeps the longest time that a task went on after its context's end.

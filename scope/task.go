@@ -24,8 +24,9 @@ type task struct {
 
 	// The goroutine's own, before done.
 	returned bool
-	derived  bool // its context has values beside those of its scope
-	helped   bool // it runs on a goroutine that takes items of a Map
+	derived  bool   // its context has values beside those of its scope
+	helped   bool   // it runs on a goroutine that takes items of a Map
+	profiles uint32 // how many profiles had been taken when it began; written before
 	result   error
 
 	// Protected by the core's node.Mu.
@@ -38,7 +39,6 @@ type task struct {
 	reported   bool  // as a straggler
 	prev, next *task // in the core's list of live tasks
 	seq        uint64
-	profiles   uint64        // how many profiles had been taken when it began
 	err        error         // its outcome, once done
 	ended      chan struct{} // closed when done; nil until somebody waits
 }
@@ -159,10 +159,14 @@ func (t *task) end(err error) {
 		t.orphanEnded(err)
 		return
 	}
+	// Deferred, since a function of a Trace may call Goexit, as FailNow of a test
+	// does: the scope would wait for ever.
+	defer func() {
+		c.node.Mu.Lock()
+		t.leaveLocked(err)
+		c.node.Mu.Unlock()
+	}()
 	t.record(err, false)
-	c.node.Mu.Lock()
-	t.leaveLocked(err)
-	c.node.Mu.Unlock()
 }
 
 // settle reports whether the outcome of the task will count: that of one which

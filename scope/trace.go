@@ -49,6 +49,9 @@ type Trace struct {
 // what a Trace of ctx has for the same event. The reports that go to slog.Default
 // when nobody takes them go to t alone from then on, for those that t takes.
 func WithTrace(ctx context.Context, t *Trace) context.Context {
+	if ctx == nil {
+		panic("scope: WithTrace: nil context")
+	}
 	if t == nil {
 		panic("scope: WithTrace: nil Trace")
 	}

@@ -17,37 +17,35 @@ import (
 // joinTree hangs c where it was opened.
 func (c *core) joinTree() {
 	root := c.env.root
-	t, up := opener(c.node.Above())
-	switch {
+	p := &treePlace{began: time.Now(), above: &root.core}
+	switch t, up := opener(c.node.Above()); {
 	case t != nil && t.more != nil && t.core.env != nil && t.core.env.root == root:
-		c.home, up = t, t.core
+		p.home, p.above = t, t.core
 	case up != nil && up.env != nil && up.env.root == root:
-	default:
-		up = &root.core
+		p.above = up
 	}
-	c.above, c.began = up, time.Now()
-	up.node.Mu.Lock()
-	defer up.node.Mu.Unlock()
-	list := c.listLocked()
-	c.next = *list
-	if c.next != nil {
-		c.next.prev = c
+	c.place = p
+	p.above.node.Mu.Lock()
+	defer p.above.node.Mu.Unlock()
+	list := p.listLocked()
+	if p.next = *list; p.next != nil {
+		p.next.place.prev = c
 	}
 	*list = c
 }
 
-// listLocked returns the list c hangs in; above.node.Mu protects it.
-func (c *core) listLocked() **core {
-	if c.home != nil {
-		return &c.home.more.inner
+// listLocked returns the list that the scope hangs in.
+func (p *treePlace) listLocked() **core {
+	if p.home != nil {
+		return &p.home.more.inner
 	}
-	return &c.above.inner
+	return &p.above.inner
 }
 
 // leaveTree takes c from the tree once it is closed and has no orphans.
 func (c *core) leaveTree() {
-	up := c.above
-	if up == nil {
+	p := c.place
+	if p == nil || p.above == nil {
 		return
 	}
 	c.node.Mu.Lock()
@@ -56,21 +54,21 @@ func (c *core) leaveTree() {
 	if !over {
 		return
 	}
-	up.node.Mu.Lock()
-	defer up.node.Mu.Unlock()
-	if c.gone {
+	p.above.node.Mu.Lock()
+	defer p.above.node.Mu.Unlock()
+	if p.gone {
 		return
 	}
-	c.gone = true
-	if c.prev != nil {
-		c.prev.next = c.next
+	p.gone = true
+	if p.prev != nil {
+		p.prev.place.next = p.next
 	} else {
-		*c.listLocked() = c.next
+		*p.listLocked() = p.next
 	}
-	if c.next != nil {
-		c.next.prev = c.prev
+	if p.next != nil {
+		p.next.place.prev = p.prev
 	}
-	c.prev, c.next = nil, nil
+	p.prev, p.next = nil, nil
 }
 
 // A scopeLine is what the tree tells of one scope.
@@ -101,6 +99,7 @@ type taskLine struct {
 	Left    *millis `json:"left_ms,omitempty"`
 	Cause   string  `json:"cause,omitempty"`
 	Overdue millis  `json:"overdue_ms,omitempty"`
+	ended   error   // what Cause is the text of
 	inner   []*core
 }
 
@@ -146,6 +145,7 @@ func (k *treeWalk) scope(c *core, depth int, first bool) {
 	k.to.tasks(k.w)
 	n := 0
 	put := func(l *taskLine) {
+		l.Cause = causeText(l.ended)
 		k.to.task(k.w, l, depth+1, n == 0)
 		n++
 		k.to.inTask(k.w)
@@ -176,16 +176,18 @@ func (c *core) line() (l *scopeLine, orphans []taskLine) {
 		l.Holding, l.Waiting = q.holding.paths(), q.waiting.paths()
 		q.mu.Unlock()
 	}
+	var ended error
+	defer func() { l.Cause = causeText(ended) }() // not under the lock
 	c.node.Mu.Lock()
 	defer c.node.Mu.Unlock()
 	l.State = [...]string{"open", "closing", "cleaning up", "closed"}[c.phase]
 	l.Cleanup = c.cleaningUp
-	if !c.began.IsZero() {
-		l.Age = millis(now.Sub(c.began))
+	if c.place != nil {
+		l.Age = millis(now.Sub(c.place.began))
 	}
-	l.Left, l.Cause, l.Overdue = endOf(&c.node, now)
+	l.Left, ended, l.Overdue = endOf(&c.node, now)
 	l.Live, l.Started, l.Skipped, l.Orphans = c.live, c.started, c.skipped, c.orphans
-	for in := c.inner; in != nil; in = in.next {
+	for in := c.inner; in != nil; in = in.place.next {
 		l.children = append(l.children, in)
 	}
 	for t := c.left; t != nil; t = t.next {
@@ -200,27 +202,34 @@ func (c *core) ownSlotsNow() bool {
 	return c.ownSlots
 }
 
+// causeText is the text of what ended a context. An error of the caller's may
+// stand behind it: its Error method is called without a lock, and one that panics,
+// such as that of a nil pointer, costs its own line and not the whole tree.
+func causeText(cause error) string {
+	if cause == nil {
+		return ""
+	}
+	return fmt.Sprint(cause)
+}
+
 // endOf tells how a context stands towards its end.
-func endOf(n *ctxnode.Node, now time.Time) (left *millis, cause string, overdue millis) {
+func endOf(n *ctxnode.Node, now time.Time) (left *millis, cause error, overdue millis) {
 	if e := n.Ending(); e != nil {
 		if !e.At.IsZero() {
 			overdue = millis(now.Sub(e.At))
 		}
-		if e.Cause != nil {
-			cause = e.Cause.Error()
-		}
-		return nil, cause, overdue
+		return nil, e.Cause, overdue
 	}
 	if d, ok := n.Deadline(); ok {
 		m := millis(d.Sub(now))
 		left = &m
 	}
-	return left, "", 0
+	return left, nil, 0
 }
 
 func (t *task) lineLocked(now time.Time) taskLine {
 	l := taskLine{Name: t.name, State: "running", Service: t.mode&service != 0}
-	l.Left, l.Cause, l.Overdue = endOf(t.context().Node(), now)
+	l.Left, l.ended, l.Overdue = endOf(t.context().Node(), now)
 	switch {
 	case t.abandoned:
 		l.State = "orphan"
@@ -238,7 +247,7 @@ func (t *task) lineLocked(now time.Time) taskLine {
 		if m.hold != nil && l.State == "running" && m.hold.waits() {
 			l.State = "waiting for a slot"
 		}
-		for in := m.inner; in != nil; in = in.next {
+		for in := m.inner; in != nil; in = in.place.next {
 			l.inner = append(l.inner, in)
 		}
 	}

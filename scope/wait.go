@@ -36,20 +36,24 @@ func (s *Scope) Wait() error {
 			w.next.prev = w
 		}
 		c.waiters = w
-		c.waitLendingLocked(func() {
-			for c.busyLocked() {
-				c.node.Idle.Wait()
-				if w.suspect {
-					w.suspect = false
-					c.node.Mu.Unlock()
-					c.mustNotWaitAs(w)
-					c.node.Mu.Lock()
-				}
+		back := c.lendLocked()
+		for c.busyLocked() {
+			c.node.Idle.Wait()
+			if w.suspect {
+				w.suspect = false
+				c.node.Mu.Unlock()
+				c.mustNotWaitAs(w, back)
+				c.node.Mu.Lock()
 			}
-		})
+		}
 		c.dropLocked(w)
+		c.waited = c.sequence // before back, which lets go of the lock
+		if back != nil {
+			back()
+		}
+	} else {
+		c.waited = c.sequence
 	}
-	c.waited = c.sequence
 	verdict := c.verdictLocked()
 	c.node.Mu.Unlock()
 	if verdict == nil {
@@ -61,22 +65,20 @@ func (s *Scope) Wait() error {
 // busyLocked reports whether a task runs that is no service.
 func (c *core) busyLocked() bool { return c.live > c.services }
 
-// waitLendingLocked calls wait with node.Mu held, and the slot of the calling task lent
-// meanwhile.
-func (c *core) waitLendingLocked(wait func()) {
+// lendLocked lends the slot of the calling task, and returns the call that takes it
+// back, with node.Mu held as well; nil where there are no slots.
+func (c *core) lendLocked() (backLocked func()) {
 	if c.slots.Load() == nil {
-		wait()
-		return
+		return nil
 	}
 	c.node.Mu.Unlock()
 	back := c.lendSlot()
 	c.node.Mu.Lock()
-	defer func() { // also when wait panics
+	return func() {
 		c.node.Mu.Unlock()
 		back()
 		c.node.Mu.Lock()
-	}()
-	wait()
+	}
 }
 
 // A waiter is a goroutine blocked in Scope.Wait.
@@ -108,14 +110,17 @@ func (c *core) dropLocked(w *waiter) {
 	}
 }
 
-// mustNotWaitAs is mustNotWait for a listed waiter: it leaves the list before
-// the panic.
-func (c *core) mustNotWaitAs(w *waiter) {
+// mustNotWaitAs is mustNotWait for a listed waiter: before the panic it leaves the
+// list and takes back the slot it has lent.
+func (c *core) mustNotWaitAs(w *waiter, backLocked func()) {
 	ok := false
 	defer func() {
 		if !ok {
 			c.node.Mu.Lock()
 			c.dropLocked(w)
+			if backLocked != nil {
+				backLocked()
+			}
 			c.node.Mu.Unlock()
 		}
 	}()
@@ -138,11 +143,11 @@ func (c *core) mustNotWait(t *task) {
 }
 
 // inside reports whether u is t, or runs in a scope that was opened inside t;
-// with a nil t, whether that holds for any task of c. What opened a scope waits
-// for its tasks.
+// with a nil t, whether that holds for any task of c that others wait for, which
+// a service is not. What opened a scope waits for its tasks.
 func (u *task) inside(c *core, t *task) bool {
 	for u != nil {
-		if t == nil && u.core == c || t == u {
+		if t == nil && u.core == c && u.mode&service == 0 || t == u {
 			return true
 		}
 		u = taskOf(u.core.node.Above())
@@ -247,22 +252,21 @@ var (
 func (c *core) join() {
 	c.node.Mu.Lock()
 	defer c.node.Mu.Unlock()
-	if c.busyLocked() {
-		c.waitLendingLocked(c.joinLocked)
-	} else {
-		c.joinLocked()
+	var back func()
+	if c.live > 0 { // also for services: their last work may need slots
+		back = c.lendLocked()
 	}
-	c.phase = cleaning
-	if c.watch != nil {
-		c.watch.Stop()
-	}
-}
-
-func (c *core) joinLocked() {
 	for c.live > 0 || c.helpers > 0 {
 		if c.busyLocked() || !c.endServicesLocked() {
 			c.node.Idle.Wait()
 		}
+	}
+	c.phase = cleaning // before back, which lets go of the lock
+	if c.watch != nil {
+		c.watch.Stop()
+	}
+	if back != nil {
+		back()
 	}
 }
 
