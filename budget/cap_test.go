@@ -108,6 +108,14 @@ func TestNoTimeLeftByACapOrInAQueueIsExpired(t *testing.T) {
 }
 
 // A limit is a value: what is made of it leaves it, and its other offspring, alone.
+// As instant has it: what is spent of a negative limit does not make it a long one.
+func TestACapOfALimitThatIsOverIsNotNamed(t *testing.T) {
+	l := budget.Within(math.MinInt64).Spent(1).AtMost(5, "peer header")
+	assert.NotContains(t, l.String(), "peer header")
+	_, _, err := budget.Enter(context.Background(), l)
+	assert.EqualError(t, err, "budget: expired on arrival: limit "+l.String())
+}
+
 func TestCapsDoNotChangeTheLimitTheyAreMadeOf(t *testing.T) {
 	route := budget.Within(2 * time.Second).Named("route maximum").Spent(ms)
 	a, b := route.AtMost(300*ms, "a"), route.AtMost(200*ms, "b")

@@ -26,9 +26,10 @@ type Cause struct {
 	Err   error  // the error behind it; may be nil
 }
 
-// Error returns the whole cause in one line. Of URLs and data source names in the
-// text of Err it leaves out user names, passwords and queries; the rest of that text
-// is as Err has it.
+// Error returns the whole cause in one line. Of URLs in the text of Err it leaves out
+// user names, passwords and queries, and the host where it cannot be told from those;
+// of data source names, "user:password@" and what follows "password=" and the like.
+// The rest of that text is as Err has it.
 func (c *Cause) Error() string {
 	if c == nil {
 		return "budget: no cause"

@@ -53,6 +53,9 @@ func Enter(ctx context.Context, limit Limit) (context.Context, context.CancelFun
 	e := &entry{limit: limit}
 	if _, err := enter(&e.node, ctx, &e.limit); err != nil {
 		deadline, _ := ctx.Deadline()
+		if _, own, ok := e.limit.settle(time.Now(), deadline); ok && (deadline.IsZero() || own.Before(deadline)) {
+			deadline = own // what it was refused for: a ledger says how much was left
+		}
 		e.node.StartEnded(ctx, deadline, endingOf(err))
 		return &e.node.View, func() {}, err
 	}

@@ -124,9 +124,9 @@ func KindOf(err error) Kind {
 	if err == nil {
 		return None
 	}
-	var c *Cause
+	c, _ := errors.AsType[*Cause](err)
 	switch {
-	case errors.As(err, &c) && c != nil:
+	case c != nil:
 		if c.Kind == Failed && c.Err != nil {
 			return begun(KindOf(c.Err))
 		}

@@ -98,7 +98,7 @@ func (l Limit) String() string {
 	if l.more != nil && l.more.v != nil {
 		l = *l.withValue()
 	}
-	if m := l.more; m != nil && l.form == within && m.cap >= l.within-m.spent {
+	if m := l.more; m != nil && l.form == within && m.cap >= max(l.within, 0)-m.spent {
 		return l.own()
 	}
 	return chain(l.names())

@@ -15,12 +15,14 @@ const Never time.Duration = math.MaxInt64
 type answers struct {
 	at                      time.Duration // since start
 	typical, timeout, hedge time.Duration
+	median                  time.Duration // or what it is at least, where typical is 0
 }
 
 // Typical returns the median: how long an attempt takes, and so the least time
-// worth starting one with. It is 0 while there are too few attempts to tell. It
-// is at least the true median when so many attempts are cut off that the median
-// lies beyond them. It fits retrybudget.Policy.Typical.
+// worth starting one with. It is 0 while there are too few attempts to tell, and
+// when so many are cut off that the median lies beyond them: were it then what the
+// median is at least, who requires it would start nothing that could show that the
+// target is well again. It fits retrybudget.Policy.Typical.
 func (o *Observed) Typical() time.Duration { return o.current().typical }
 
 // Timeout returns the timeout for the wanted rate of false timeouts. When too
@@ -62,7 +64,10 @@ func (o *Observed) answerLocked() *answers {
 	if o.peers != nil && a.at < o.peersEnd {
 		all.Add(o.peers)
 	}
-	a.typical, _ = all.Quantile(0.5)
+	var seen bool
+	if a.median, seen = all.Quantile(0.5); seen {
+		a.typical = a.median
+	}
 	switch d, known := all.quantile(1 - o.c.FalseTimeouts); known {
 	case reached:
 		a.timeout = min(d, o.c.Max)

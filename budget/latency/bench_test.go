@@ -3,8 +3,11 @@ package latency_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 
 	"github.com/curfew-go/curfew/budget/latency"
 )
@@ -17,6 +20,15 @@ var drawn = func() (d [4096]time.Duration) {
 	}
 	return d
 }()
+
+// net/http returns the cause of the context within an error of its own.
+func TestRecordingAnAttemptAllocatesNothing(t *testing.T) {
+	o := latency.New(latency.Config{})
+	for _, err := range []error{nil, timedOut, lost, &url.Error{Op: "Get", Err: timedOut}, fmt.Errorf("call: %w", lost)} {
+		assert.Zero(t, testing.AllocsPerRun(100, func() { o.Record(5*ms, err) }), "%v", err)
+	}
+	assert.Equal(t, uint64(2*101), o.Snapshot().Stats().TimedOut)
+}
 
 // BenchmarkRecord is what one attempt costs, the reading of the clock included;
 // "clock" is that reading alone.

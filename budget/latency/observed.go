@@ -2,6 +2,7 @@ package latency
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,12 +40,13 @@ func New(c Config) *Observed {
 // Record counts one attempt that took so long and ended with err, by
 // budget.KindOf(err). nil is an answer. What ended by a deadline, a timeout or a
 // cancel was cut off. What was refused before it began is left out. Any other
-// failure is left out when it came sooner than the typical answer, also while
-// there is none to tell, and was cut off otherwise.
+// failure is left out when it came sooner than the median, or than what the median
+// is at least, also while there is none to tell, and was cut off otherwise.
 //
 // It costs under 60 ns besides reading the clock, up to 100 ns while all other
 // processors count the same latency at the same time. It allocates nothing, but
-// for an error that wraps another, which budget.KindOf searches (BenchmarkRecord).
+// for an error that wraps another and no *budget.Cause, which budget.KindOf
+// searches (BenchmarkRecord).
 func (o *Observed) Record(took time.Duration, err error) {
 	if err == nil {
 		o.live().answered[bucketOf(took)].Add(1)
@@ -59,7 +61,7 @@ func (o *Observed) Record(took time.Duration, err error) {
 		o.live().leftOut.Add(1)
 	default:
 		if kind.Sentinel() == nil {
-			if typical := o.Typical(); typical == 0 || took < typical {
+			if median := o.current().median; median == 0 || took < median {
 				o.live().leftOut.Add(1)
 				return
 			}
@@ -77,8 +79,8 @@ func kindOf(err error) budget.Kind {
 	case context.Canceled:
 		return budget.Cancelled
 	}
-	if c, ok := err.(*budget.Cause); ok && c != nil && c.Kind != budget.Failed {
-		return c.Kind
+	if c, ok := errors.AsType[*budget.Cause](err); ok && c != nil && c.Kind != budget.Failed {
+		return c.Kind // also of a *url.Error: what net/http returns holds the cause of the context
 	}
 	return budget.KindOf(err)
 }

@@ -20,21 +20,26 @@ type slice struct {
 // live returns the slice that attempts count in now.
 func (o *Observed) live() *slice {
 	epoch := o.epochAt(time.Since(o.start))
-	s := &o.ring[index(epoch)]
-	if s.epoch.Load() != epoch {
-		o.turn(s, epoch)
+	if s := &o.ring[index(epoch)]; s.epoch.Load() == epoch {
+		return s
 	}
-	return s
+	return o.turn()
 }
 
-// turn empties s for epoch. An attempt whose goroutine stood still for a whole
-// window between live and counting lands in a slice that is not its own. A lock
-// around each count would prevent it, and cost more than the count.
-func (o *Observed) turn(s *slice, epoch int64) {
+// turn empties the slice of now, when it is still of a former epoch, and returns
+// it. It reads the clock anew: a goroutine that stood still for a window on its way
+// here would empty for its old epoch what others have counted since.
+//
+// An attempt whose goroutine stood still for a whole window between live and
+// counting lands in a slice that is not its own. A lock around each count would
+// prevent it, and cost more than the count.
+func (o *Observed) turn() *slice {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	epoch := o.epochAt(time.Since(o.start))
+	s := &o.ring[index(epoch)]
 	if s.epoch.Load() == epoch {
-		return
+		return s
 	}
 	s.timedOut.Store(0)
 	s.leftOut.Store(0)
@@ -43,6 +48,7 @@ func (o *Observed) turn(s *slice, epoch int64) {
 		s.cutOff[i].Store(0)
 	}
 	s.epoch.Store(epoch)
+	return s
 }
 
 // readLocked adds to sum what the window holds.

@@ -30,7 +30,8 @@ func (l *Ledger) LogValue() slog.Value {
 // ServerTiming returns the account as the value of a Server-Timing header
 // (https://www.w3.org/TR/server-timing/). It is made while the request is still
 // open, with what is known then. It names what was called: not for clients
-// outside.
+// outside. It is at most 2 KB long, since proxies refuse an answer whose header is
+// too large; "more" says how many calls are left out.
 func (l *Ledger) ServerTiming() string {
 	if l == nil {
 		return ""
@@ -144,9 +145,7 @@ func (r Report) ServerTiming() string {
 		if desc != "" {
 			fmt.Fprintf(&b, `;desc="%s"`, desc) // printable already; %q would escape what the grammar does not
 		}
-		if d >= 0 {
-			b.WriteString(";dur=" + strconv.FormatFloat(millis(d), 'f', -1, 64))
-		}
+		b.WriteString(";dur=" + strconv.FormatFloat(millis(d), 'f', -1, 64))
 	}
 	metric("total", r.Hop, r.Total)
 	if r.HasDeadline {
@@ -158,14 +157,27 @@ func (r Report) ServerTiming() string {
 			metric(stageNames[s], "", d)
 		}
 	}
-	for _, c := range r.Calls {
+	end := ", outcome;desc=\"" + r.Outcome + `"`
+	for i, c := range r.Calls {
+		listed := b.Len()
 		metric("call", c.Target, c.Took)
 		for s, d := range c.Stages {
 			if d > 0 {
 				metric(stageNames[s], c.Target, d)
 			}
 		}
+		if more := r.More + len(r.Calls) - i; b.Len()+len(end)+len(moreCalls(more)) > maxTiming {
+			return b.String()[:listed] + moreCalls(more) + end
+		}
 	}
-	metric("outcome", r.Outcome, -1)
-	return b.String()
+	if r.More > 0 {
+		b.WriteString(moreCalls(r.More))
+	}
+	return b.String() + end
 }
+
+// maxTiming bounds the value of a Server-Timing header. Proxies give the whole header
+// of an answer as little as 4 KB.
+const maxTiming = 2048
+
+func moreCalls(n int) string { return ", more;desc=\"" + strconv.Itoa(n) + ` calls"` }

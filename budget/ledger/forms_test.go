@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"regexp"
 	"strings"
@@ -97,6 +98,32 @@ func forms(target, limit string) string {
 	return l.String() + "\n" + l.ServerTiming() + "\n" + out.String()
 }
 
+// A header that is too large costs the whole answer.
+func TestServerTimingIsBoundedAndSaysWhatItLeavesOut(t *testing.T) {
+	for _, calls := range []int{1, 5, 9, 63, 64, 65, 200} {
+		for _, stages := range []int{0, 4} {
+			_, l := ledger.New(context.Background(), "checkout")
+			for range calls {
+				c := l.Call(strings.Repeat("a", 64), time.Second)
+				for s := range stages {
+					c.Stage(ledger.Stage(s), 1234567)
+				}
+				c.Done(nil)
+			}
+			value := l.ServerTiming()
+			assert.LessOrEqual(t, len(value), 2048)
+			assert.True(t, isServerTiming(value), value)
+			listed, more := strings.Count(value, "call;"), 0
+			if _, text, ok := strings.Cut(value, "more;desc=\""); ok {
+				_, err := fmt.Sscanf(text, "%d calls\"", &more)
+				assert.NoError(t, err)
+			}
+			assert.Equal(t, calls, listed+more)
+			assert.True(t, strings.HasSuffix(value, `, outcome;desc="open"`), value)
+		}
+	}
+}
+
 func TestAnAccountHoldsNoSecrets(t *testing.T) {
 	for target, want := range map[string]string{
 		"inventory":           "inventory",
@@ -115,11 +142,15 @@ func TestAnAccountHoldsNoSecrets(t *testing.T) {
 		"https://shop.example/orders?mail=s3cret@home":    "redacted",
 		"host=db user=ann password=s3cret":                "redacted",
 		"https://shop.example/;jsessionid=s3cret":         "redacted",
-		"":                      "unnamed",
-		"?s3cret":               "unnamed",
-		"a\r\nX-Evil: \"1\"":    "a__X-Evil: _1_",
-		"é":                     "_",
-		strings.Repeat("a", 65): strings.Repeat("a", 64),
+		`{"host":"db","password":"s3cret"}`:               "redacted",
+		"tcp:db;Password:s3cret":                          "redacted",
+		"ann:s3cret%40db":                                 "redacted",
+		"password-reset: {id}":                            "password-reset: {id}",
+		"":                                                "unnamed",
+		"?s3cret":                                         "unnamed",
+		"a\r\nX-Evil: \"1\"":                              "a__X-Evil: _1_",
+		"é":                                               "_",
+		strings.Repeat("a", 65):                           strings.Repeat("a", 64),
 	} {
 		_, l := ledger.New(context.Background(), target)
 		l.Call(target, 0)

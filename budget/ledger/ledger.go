@@ -89,8 +89,9 @@ func From(ctx context.Context) *Ledger {
 	return l
 }
 
-// Stage adds took to a stage of the hop itself. What it waited before New, such
-// as in the queue of a proxy, is not part of its total.
+// Stage adds took to a stage of the hop itself; a took of zero or less adds nothing.
+// What it waited before New, such as in the queue of a proxy, is not part of its
+// total.
 func (l *Ledger) Stage(s Stage, took time.Duration) {
 	if l == nil || int(s) >= stages {
 		return
@@ -98,7 +99,7 @@ func (l *Ledger) Stage(s Stage, took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
-		l.stages[s] += took
+		spend(&l.stages[s], took)
 	}
 }
 
@@ -147,7 +148,7 @@ func (l *Ledger) Call(target string, remainingOut time.Duration) Call {
 	return Call{l, c}
 }
 
-// Stage adds took to a stage of the call.
+// Stage adds took to a stage of the call, as that of a Ledger does.
 func (c Call) Stage(s Stage, took time.Duration) {
 	if c.l == nil || int(s) >= stages {
 		return
@@ -155,7 +156,14 @@ func (c Call) Stage(s Stage, took time.Duration) {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
 	if !c.c.done && !c.l.closed {
-		c.c.stages[s] += took
+		spend(&c.c.stages[s], took)
+	}
+}
+
+// spend adds took, which somebody measured with clocks that may jump, to sum.
+func spend(sum *time.Duration, took time.Duration) {
+	if took > 0 {
+		*sum = max(*sum+took, *sum) // a sum that is too large stays as it is
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"sync"
@@ -222,6 +223,19 @@ func TestStagesAddUp(t *testing.T) {
 }
 
 // Code that adds to the account works where nobody opened one.
+// A clock that jumped takes nothing away from what was measured.
+func TestAStageNeverShrinks(t *testing.T) {
+	_, l := ledger.New(context.Background(), "checkout")
+	c := l.Call("stock", 0)
+	for _, took := range []time.Duration{2 * time.Second, -time.Second, 0, math.MinInt64, math.MaxInt64} {
+		l.Stage(ledger.Queue, took)
+		c.Stage(ledger.Work, took)
+		r := l.Report()
+		assert.Equal(t, 2*time.Second, r.Stages[ledger.Queue])
+		assert.Equal(t, 2*time.Second, r.Calls[0].Stages[ledger.Work])
+	}
+}
+
 func TestWithoutALedgerAddingDoesNothing(t *testing.T) {
 	l := ledger.From(context.Background())
 	require.Nil(t, l)

@@ -1,6 +1,9 @@
 package ledger
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
 
 const (
 	maxName   = 64
@@ -14,7 +17,8 @@ const (
 //
 // A password may hold a "?" and a query an "@", so when there are both it is
 // not known which part is which. Nothing of it is kept then, nor of anything
-// with a "=", which is how the other form of a DSN says a password.
+// with a "=" or, behind a ";" or a quote, a password's ":", which is how other forms
+// say one; nor of a whole URL that was escaped.
 func clean(name string) string {
 	plain := len(name) <= maxName
 	for i := 0; plain && i < len(name); i++ {
@@ -40,7 +44,7 @@ func clean(name string) string {
 			kept = scheme + "://" + kept
 		}
 	}
-	if strings.Contains(kept, "=") {
+	if strings.Contains(kept, "=") || strings.Contains(kept, "%40") || said.MatchString(kept) {
 		return redacted
 	}
 	if kept = printable(kept, maxName); kept == "" {
@@ -48,6 +52,9 @@ func clean(name string) string {
 	}
 	return kept
 }
+
+// said is how JSON and some DSNs say a password.
+var said = regexp.MustCompile(`(?i)(password|passwd|pwd|secret|token)["']?\s*:`)
 
 // isPlain reports whether c may stand in any of the forms, and cannot be part
 // of what clean looks for.

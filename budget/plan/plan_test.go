@@ -330,6 +330,11 @@ func TestWorstCasesStayWithinTheirTypes(t *testing.T) {
 }
 
 // The tree that was passed in stays the caller's, and the plan its own.
+func TestTheWorstCaseOfATreeThatIsNotValidIsThatOfItsValidPart(t *testing.T) {
+	c := plan.Call{Name: "a", Timeout: -time.Second, Own: -time.Second, Attempts: -1, Calls: []plan.Call{{Name: "b", Timeout: time.Second}}}
+	assert.Equal(t, []plan.Worst{{Path: "a", Calls: 1, Waits: time.Second, Runs: time.Second}, {Path: "a/b", Calls: 1, Waits: time.Second, Runs: time.Second}}, plan.WorstCase(c))
+}
+
 func TestFitDoesNotChangeItsTree(t *testing.T) {
 	tree := chain(0, 2, 2)
 	tree.Timeout = time.Second

@@ -51,7 +51,8 @@ func worstOf(c *Call, path string, arrive int, outer time.Duration, list []Worst
 		}
 	}
 	if len(c.Calls) > 0 {
-		waits, runs = plus(waits, c.Own), plus(runs, c.Own)
+		own := max(c.Own, 0) // in a tree that is not valid
+		waits, runs = plus(waits, own), plus(runs, own)
 	}
 	if c.Timeout > 0 {
 		waits = c.Timeout

@@ -26,11 +26,16 @@ type Consumer[M any] struct {
 	// stale, as the producer wrote it with Format. A message that waited is not
 	// taken for one whose sender's clock differs; a sender whose clock is ahead by
 	// more than the form's skew limit gets the time it said was left, from now.
-	// A message without the header never goes stale.
+	// A message without the header never goes stale; its name is looked for as Expiry
+	// has it, letter case included.
 	Expiry Form
-	// Limit is how long the work on one message may take. With the zero Limit it is
-	// the deadline of Handle's context. Its Require refuses messages with too little
-	// left for the work to be worth beginning, as stale.
+	// Limit is how long the work on one message may take: work that is cut off by it,
+	// or by the message's expiry, has failed, and is recorded so. Its Require refuses
+	// messages with too little left for the work to be worth beginning, as stale.
+	//
+	// With the zero Limit it is the deadline of Handle's context, whose end gives a
+	// message back however often it comes; without a deadline there, messages without
+	// an expiry are given back with budget.ErrNoDeadline.
 	Limit budget.Limit
 	// Headers returns the headers of m as text.
 	Headers func(m M) map[string]string
@@ -61,7 +66,7 @@ type Consumer[M any] struct {
 type Stats struct {
 	Done, Failed          int64 // worked on, recorded and acknowledged
 	Dropped, DeadLettered int64 // stale on arrival, and acknowledged
-	Interrupted           int64 // given back, because Handle's context ended first or left too little time
+	Interrupted           int64 // given back, because Handle's context ended first, or it or Limit left no time
 	Unsettled             int64 // given back, because Record, Dead or Ack failed
 	Malformed, Skewed     int64 // with an expiry that was not understood, or not believed
 }

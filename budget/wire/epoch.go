@@ -53,7 +53,7 @@ func (f Form) within(skewLimit time.Duration) Form {
 	return f
 }
 
-func (f Form) parseEpochMillis(s string, now time.Time) (left time.Duration, skewed bool, err error) {
+func (f Form) parseEpochMillis(s string, now time.Time, waited time.Duration) (left time.Duration, skewed bool, err error) {
 	instant, remaining, both := strings.Cut(s, ";")
 	at, why := epoch(instant, minEpochMillis, maxEpochMillis)
 	if why != "" {
@@ -67,11 +67,11 @@ func (f Form) parseEpochMillis(s string, now time.Time) (left time.Duration, ske
 	if err != nil {
 		return 0, false, malformed(epochMillis.String(), s, "what is left: "+err.(*FormatError).Why)
 	}
-	left, skewed = f.earlier(byClock, told)
+	left, skewed = f.earlier(byClock, max(told-waited, 0))
 	return left, skewed, nil
 }
 
-func (f Form) parseEpochNanos(s string, now time.Time) (left time.Duration, skewed bool, err error) {
+func (f Form) parseEpochNanos(s string, now time.Time, waited time.Duration) (left time.Duration, skewed bool, err error) {
 	from, to, _ := strings.Cut(s, " ")
 	written, why := epoch(from, minEpochNanos, math.MaxInt64)
 	if why != "" {
@@ -84,12 +84,12 @@ func (f Form) parseEpochNanos(s string, now time.Time) (left time.Duration, skew
 	if at < written {
 		return 0, false, malformed(epochNanos.String(), s, "the deadline is before the instant of writing")
 	}
-	left, skewed = f.earlier(time.Unix(0, at).Sub(now.Round(0)), time.Duration(at-written))
+	left, skewed = f.earlier(time.Unix(0, at).Sub(now.Round(0)), max(time.Duration(at-written)-waited, 0))
 	return left, skewed, nil
 }
 
 // earlier returns which of an instant, which by our clock is byClock away, and of
-// what the sender told counts. By how much the two differ is how far the clocks are
+// what the sender told, less what is known to have passed since, counts. By how much the two differ is how far the clocks are
 // apart; in a queue the value aged as well, so there only a sender whose clock is
 // ahead is found out.
 func (f Form) earlier(byClock, told time.Duration) (left time.Duration, skewed bool) {

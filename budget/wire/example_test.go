@@ -118,12 +118,12 @@ func ExampleConsumer() {
 		to      string
 	}
 	expires := wire.EpochMillis("X-Expires", time.Minute)
-	send := func(to string, worth time.Duration, at time.Time) mail {
-		headers := map[string]string{}
-		if value, ok := expires.Format(worth, at); ok {
-			headers[expires.Header()] = value
+	send := func(to string, worth time.Duration, at time.Time) (mail, error) {
+		value, ok := expires.Format(worth, at)
+		if !ok { // without the header it would never go stale
+			return mail{}, fmt.Errorf("nothing left for a mail to %s", to)
 		}
-		return mail{headers, to}
+		return mail{map[string]string{expires.Header(): value}, to}, nil
 	}
 
 	c := &wire.Consumer[mail]{
@@ -142,11 +142,17 @@ func ExampleConsumer() {
 		Ack:    func(_ context.Context, m mail) error { fmt.Println("ack", m.to); return nil },
 	}
 	now := time.Now()
-	for _, m := range []mail{send("ann", time.Minute, now), send("bob", time.Minute, now.Add(-time.Hour))} {
-		if err := c.Handle(context.Background(), m); err != nil {
-			fmt.Println("delivered again:", err)
+	deliver := func(m mail, err error) {
+		if err == nil {
+			err = c.Handle(context.Background(), m)
+		}
+		if err != nil {
+			fmt.Println(err)
 		}
 	}
+	deliver(send("ann", time.Minute, now))
+	deliver(send("bob", time.Minute, now.Add(-time.Hour)))
+	deliver(send("cid", 500*time.Microsecond, now))
 	fmt.Printf("%+v\n", c.Stats())
 	// Output:
 	// render for ann
@@ -154,5 +160,6 @@ func ExampleConsumer() {
 	// record ann <nil>
 	// ack ann
 	// ack bob
+	// nothing left for a mail to cid
 	// {Done:1 Failed:0 Dropped:1 DeadLettered:0 Interrupted:0 Unsettled:0 Malformed:0 Skewed:0}
 }

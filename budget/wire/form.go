@@ -7,7 +7,7 @@ import (
 
 // A Form is one way to write a deadline, under the name of one header. Forms are
 // values: make one where it is used, or once for all goroutines. The zero Form is
-// not one, and its methods panic.
+// not one: to read or write with it panics.
 type Form struct {
 	grammar  grammar
 	reversed bool // 0 means the opposite of what it is in this package
@@ -57,7 +57,10 @@ func (f Form) ReverseZero() Form {
 
 // Parse reads one value that arrived at now. Only the forms with an instant look
 // at now. The error is a *FormatError, and with it the Peer says nothing.
-func (f Form) Parse(value string, now time.Time) (Peer, error) {
+func (f Form) Parse(value string, now time.Time) (Peer, error) { return f.parse(value, now, 0) }
+
+// parse is Parse of a value whose request waited for so long before now.
+func (f Form) parse(value string, now time.Time, waited time.Duration) (Peer, error) {
 	f.mustBeOne()
 	p := Peer{Limited: true}
 	var err error
@@ -69,9 +72,9 @@ func (f Form) Parse(value string, now time.Time) (Peer, error) {
 	case ttl:
 		p.Left, p.Limited, err = parseTTL(value)
 	case epochMillis:
-		p.Left, p.Skewed, err = f.parseEpochMillis(value, now)
+		p.Left, p.Skewed, err = f.parseEpochMillis(value, now, waited)
 	case epochNanos:
-		p.Left, p.Skewed, err = f.parseEpochNanos(value, now)
+		p.Left, p.Skewed, err = f.parseEpochNanos(value, now, waited)
 	case requestStart:
 		p.Limited = false
 		p.Waited, err = parseStart(value, now)
@@ -87,6 +90,9 @@ func (f Form) Parse(value string, now time.Time) (Peer, error) {
 	}
 	if p.Limited {
 		p.Header = f.header
+		if f.grammar < epochMillis {
+			p.Left = max(p.Left-waited, 0) // after 0 was looked for
+		}
 	}
 	return p, nil
 }

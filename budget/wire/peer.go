@@ -10,8 +10,8 @@ import (
 // peer gives. The zero Peer says nothing.
 type Peer struct {
 	// Limited says that the peer sets a limit, and Left how much it is, by Read
-	// less Waited where the value does not count it. Left is never negative; zero
-	// means that the time has run out.
+	// less Waited, but for an instant, which went on meanwhile. Left is never
+	// negative; zero means that the time has run out.
 	Limited bool
 	Left    time.Duration
 	// Header is the name of the header that set the limit.
@@ -36,6 +36,7 @@ type Peer struct {
 func Read(values func(header string) []string, now time.Time, forms ...Form) (Peer, error) {
 	var all Peer
 	for _, f := range forms {
+		f.mustBeOne() // whether or not there is a value for it
 		if f.grammar != requestStart {
 			continue
 		}
@@ -53,27 +54,24 @@ func Read(values func(header string) []string, now time.Time, forms ...Form) (Pe
 			continue
 		}
 		for _, value := range values(f.header) {
-			p, err := f.Parse(value, now)
+			p, err := f.parse(value, now, all.Waited)
 			if err != nil {
 				if all.Malformed++; first == nil {
 					first = err
 				}
 				continue
 			}
-			all.add(p, f)
+			all.add(p)
 		}
 	}
 	return all, first
 }
 
-// add merges what p, read in the form f, says.
-func (all *Peer) add(p Peer, f Form) {
+// add merges what p says.
+func (all *Peer) add(p Peer) {
 	all.Skewed = all.Skewed || p.Skewed
 	if !p.Limited {
 		return
-	}
-	if f.grammar < epochMillis { // an instant went on while the request waited
-		p.Left = max(p.Left-all.Waited, 0)
 	}
 	if !all.Limited || p.Left < all.Left {
 		all.Limited, all.Left, all.Header = true, p.Left, p.Header

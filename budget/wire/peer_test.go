@@ -3,6 +3,7 @@ package wire_test
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,6 +111,41 @@ func TestThePeersLimitKeepsWhatTheMaximumKeeps(t *testing.T) {
 		assert.Equal(t, 230*ms, left)
 		_, _, err = budget.Enter(context.Background(), limit.Require(230*ms+1))
 		assert.EqualError(t, err, "budget: local budget rejected: limit peer header grpc-timeout 300ms < route maximum 2s")
+	})
+}
+
+// The time left that stands beside an instant does not run while a request waits, so
+// where it is what counts, the time in the queue is taken off.
+func TestTheTimeInAQueueCountsWhateverOfAnInstantIsBelieved(t *testing.T) {
+	now := time.UnixMilli(1_700_000_000_000)
+	for value, want := range map[string]wire.Peer{
+		"1700000000460;500":                       {Left: 460 * ms},               // clocks that agree
+		"1700000000440;500":                       {Left: 440 * ms},               // and 20 ms on the way
+		"1700000030500;500":                       {Left: 460 * ms},               // the sender's is ahead, within the limit
+		"1700003600500;500":                       {Left: 460 * ms, Skewed: true}, // and beyond
+		"1699996400500;500":                       {Left: 460 * ms, Skewed: true}, // behind, beyond it
+		"1700003600500;30":                        {Left: 0, Skewed: true},        // it waited longer than that
+		"1700000000500":                           {Left: 500 * ms},               // an instant alone went on
+		"1700000030000000000 1700000030500000000": {Left: 460 * ms},
+		"1700003600000000000 1700003600500000000": {Left: 460 * ms, Skewed: true},
+	} {
+		form := wire.EpochMillis("X-Deadline", time.Minute)
+		if strings.Contains(value, " ") {
+			form = wire.EpochNanos("X-Deadline", time.Minute)
+		}
+		header := http.Header{"X-Request-Start": {"t=1699999999960"}, "X-Deadline": {value}}
+		p, err := wire.Read(header.Values, now, form, wire.RequestStart("X-Request-Start"))
+		assert.NoError(t, err)
+		want.Limited, want.Header, want.Waited = true, "X-Deadline", 40*ms
+		assert.Equal(t, want, p, value)
+	}
+}
+
+// A form that somebody forgot to fill in is found by the first request, and not by
+// the first that has a deadline.
+func TestTheZeroFormIsFoundWithoutAValue(t *testing.T) {
+	assert.PanicsWithValue(t, "wire: the zero Form is not a form: use GRPC, Millis or another of them", func() {
+		_, _ = wire.Read(http.Header{}.Values, time.Now(), wire.GRPC(), wire.Form{})
 	})
 }
 
