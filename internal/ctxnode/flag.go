@@ -25,3 +25,14 @@ func EndOf(ctx context.Context) *Node {
 	}
 	return nil
 }
+
+// Tells reports whether ctx tells of its end whoever is registered with it: it has an
+// AfterFunc of its own, or its end is that of a std context. Of the end of any other
+// context package context hears by a goroutine, one for each registration.
+func Tells(ctx context.Context) bool {
+	if _, ok := ctx.(interface{ AfterFunc(func()) func() bool }); ok {
+		return true
+	}
+	std, ok := ctx.Value(stdKey).(context.Context)
+	return ok && std.Done() == ctx.Done()
+}

@@ -60,3 +60,32 @@ func TestEndOfIsTheNodeWhoseEndItIs(t *testing.T) {
 	assert.Nil(t, ctxnode.EndOf(context.WithoutCancel(ctx)), "it never ends")
 	assert.Nil(t, ctxnode.EndOf(context.Background()))
 }
+
+// silent is a context that ends by itself and tells nobody.
+type silent struct {
+	context.Context
+	done chan struct{}
+}
+
+func (s silent) Done() <-chan struct{} { return s.done }
+
+func TestAContextWithADoneOfItsOwnTellsNobody(t *testing.T) {
+	std, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ours, stop, _ := budget.Enter(context.Background(), budget.Within(time.Hour))
+	defer stop()
+	child, end := context.WithTimeout(ours, time.Minute)
+	defer end()
+	type wrapped struct{ context.Context }
+	for name, ctx := range map[string]context.Context{
+		"std": std, "a value": context.WithValue(std, key("a"), 1), "wrapped": wrapped{std},
+		"ours": ours, "std under ours": child, "wrapped ours": wrapped{ours},
+	} {
+		assert.True(t, ctxnode.Tells(ctx), name)
+	}
+	for name, under := range map[string]context.Context{"background": context.Background(), "std": std, "ours": ours} {
+		ctx := silent{under, make(chan struct{})}
+		assert.False(t, ctxnode.Tells(ctx), name)
+		assert.False(t, ctxnode.Tells(context.WithValue(ctx, key("a"), 1)), name)
+	}
+}
