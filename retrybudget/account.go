@@ -36,19 +36,41 @@ func (s stretch) alive(expired uint64) (stretch, uint64) {
 	return s, uint64(max(int64(s.end-s.start), 0))
 }
 
-// balance returns what may be spent, given what was earned and what of it has
-// expired.
-func (a *account) balance(earned, expired uint64) uint64 {
-	left := uint64(max(int64(earned-later(a.used.Load(), expired)), 0))
-	if a.backs.Load() > 0 {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		for _, s := range a.back {
-			_, alive := s.alive(expired)
-			left += alive
-		}
+// fresh returns what may be spent beside what was given back, given what was
+// earned and what of it has expired.
+func (a *account) fresh(earned, expired uint64) uint64 {
+	return uint64(max(int64(earned-later(a.used.Load(), expired)), 0))
+}
+
+// returned returns how many whole tokens of what was given back may be spent,
+// and the most that one take may spend of it. Parts of a token that lie apart
+// never pay for one.
+func (a *account) returned(expired uint64) (tokens, most uint64) {
+	if a.backs.Load() == 0 {
+		return 0, 0
 	}
-	return left
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, s := range a.back {
+		_, alive := s.alive(expired)
+		tokens += alive / perToken
+		most = max(most, alive)
+	}
+	return tokens, most
+}
+
+// tokens returns how many times in a row a token may be spent.
+func (a *account) tokens(earned, expired uint64) uint64 {
+	back, _ := a.returned(expired)
+	return back + a.fresh(earned, expired)/perToken
+}
+
+// towards returns how much of cost is there: all of it, or what time adds to.
+func (a *account) towards(cost, earned, expired uint64) uint64 {
+	if _, most := a.returned(expired); most >= cost {
+		return cost
+	}
+	return min(cost, a.fresh(earned, expired))
 }
 
 // take spends cost if keep is left afterwards, and describes it in s.
@@ -94,11 +116,26 @@ func (a *account) takeBackSlow(s *stretch, cost, expired uint64) (ok bool) {
 	return ok
 }
 
-// giveBack returns what take or takeBack spent.
-func (a *account) giveBack(s stretch) {
+// giveBack returns what take or takeBack spent. Neighbours become one, so that
+// two tokens given back pay for what costs two. What has expired goes, lest
+// hedges, which take nothing of it, pile it up.
+func (a *account) giveBack(s stretch, expired uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.back = append(a.back, s)
+	kept := a.back[:0]
+	for _, b := range a.back {
+		b, alive := b.alive(expired)
+		switch {
+		case alive < perToken:
+		case b.end == s.start:
+			s.start = b.start
+		case b.start == s.end:
+			s.end = b.end
+		default:
+			kept = append(kept, b)
+		}
+	}
+	a.back = append(kept, s)
 	a.backs.Store(int32(len(a.back)))
 }
 

@@ -2,6 +2,7 @@ package retrybudget
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/curfew-go/curfew/budget"
@@ -58,7 +59,7 @@ func (c *call) again(err error) error {
 			typical = max(p.Typical(), 0)
 		}
 		// Subtracted, not added: pushback and a huge guess must not wrap around.
-		if left-need < typical || left-need <= 0 {
+		if need >= left || left-need < typical {
 			return denied(fmt.Sprintf("a wait of %v and an attempt of %v would not fit the %v left", need, typical, left), need)
 		}
 		spare = min(ceiling, left-typical-v.After-1)
@@ -72,7 +73,7 @@ func (c *call) again(err error) error {
 	}
 	c.token = grant{}
 	if !b.take(&c.token, cost) {
-		wait := need + p.Backoff.draw(ceiling)
+		wait := need + min(p.Backoff.draw(ceiling), math.MaxInt64-need)
 		if next, ok := b.core.floor.next(b.core.upToDate(), cost); ok {
 			wait = max(wait, next)
 		}

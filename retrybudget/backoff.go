@@ -32,6 +32,10 @@ const (
 const (
 	defaultBase = 50 * time.Millisecond
 	defaultMax  = 20 * time.Second
+
+	// longest is what more than nine years comes to, so that doubling and adding
+	// never wrap around: "no Max" is often written as the largest Duration.
+	longest = time.Duration(1) << 58
 )
 
 func (b *Backoff) settle() {
@@ -50,6 +54,7 @@ func (b *Backoff) settle() {
 	if b.Jitter > NoJitter {
 		panic(fmt.Sprintf("retrybudget: Do: Backoff: unknown Jitter %d", b.Jitter))
 	}
+	b.Base, b.Max = min(b.Base, longest), min(b.Max, longest)
 }
 
 // ceiling returns the longest wait after attempt n, whose own wait before, if

@@ -2,12 +2,14 @@ package retrybudget_test
 
 import (
 	"context"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/curfew-go/curfew/retrybudget"
 )
@@ -87,6 +89,33 @@ func TestWaitsStayBelowTheCeilingOfTheirAttempt(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestNoDurationIsTooLongForABackoff(t *testing.T) {
+	const most = time.Duration(math.MaxInt64)
+	synctest.Test(t, func(t *testing.T) {
+		for _, jitter := range []retrybudget.Jitter{retrybudget.FullJitter, retrybudget.EqualJitter, retrybudget.DecorrelatedJitter, retrybudget.NoJitter} {
+			for _, b := range []retrybudget.Backoff{{Base: most}, {Base: most / 2, Max: most}, {Base: time.Second, Max: most}} {
+				b.Jitter = jitter
+				for _, target := range []*retrybudget.Budget{retrybudget.Unlimited(), retrybudget.New("target", none(1))} {
+					ctx, cancel := context.WithCancel(t.Context())
+					time.AfterFunc(time.Nanosecond, cancel)
+					err := retrybudget.Do(ctx, target, retrybudget.Policy{Idempotent: true, Attempts: 99, Backoff: b},
+						func(context.Context) error { return errDown })
+					var denied *retrybudget.DeniedError
+					require.ErrorAs(t, err, &denied)
+					assert.Equal(t, denied.Cause == nil, denied.Wait > 0, "%+v: %v", b, err)
+				}
+			}
+		}
+		// Doubling goes on for ever where Max is out of reach.
+		for n := range 200 {
+			b := retrybudget.Backoff{Base: 1, Max: most}
+			assert.Positive(t, b.Ceiling(n, 0), "%d", n)
+			b.Jitter = retrybudget.DecorrelatedJitter
+			assert.Positive(t, b.Ceiling(n, most>>(n%64)), "%d", n)
+		}
+	})
 }
 
 func TestTheDefaultBackoffGoesFrom50MillisecondsTo20Seconds(t *testing.T) {

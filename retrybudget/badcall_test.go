@@ -18,6 +18,7 @@ func TestBadCallsPanicAndNameTheArgument(t *testing.T) {
 		return func() { _ = retrybudget.Do(context.Background(), retrybudget.Unlimited(), p, ok) }
 	}
 	var missing *retrybudget.Budget
+	var noCtx context.Context
 	const isNil = ": nil *Budget; Unlimited() is the one without a cap"
 	for text, f := range map[string]func(){
 		"New: empty target":                             func() { retrybudget.New("", retrybudget.Config{}) },
@@ -49,6 +50,10 @@ func TestBadCallsPanicAndNameTheArgument(t *testing.T) {
 		"DoValue" + isNil: func() {
 			_, _ = retrybudget.DoValue(context.Background(), missing, retrybudget.Policy{}, func(context.Context) (int, error) { return 0, nil })
 		},
+		"TryTake: zero Budget; New makes one":    func() { new(retrybudget.Budget).TryTake() },
+		"For: nil or zero Set; NewSet makes one": func() { new(retrybudget.Set).For("target") },
+		"Do: nil context":                        func() { _ = retrybudget.Do(noCtx, retrybudget.Unlimited(), retrybudget.Policy{}, ok) },
+		"Pause: nil context":                     func() { _ = retrybudget.Pause(noCtx, nil) },
 		"DoValue: nil f": func() {
 			_, _ = retrybudget.DoValue[int](context.Background(), retrybudget.Unlimited(), retrybudget.Policy{}, nil)
 		},

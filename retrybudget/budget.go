@@ -21,7 +21,8 @@ import (
 // A Budget used in a synctest bubble is best made there; the clock of a bubble
 // starts anew, and to a Budget from outside no time passes until it does.
 //
-// A nil *Budget panics: whoever wants no cap says so, with [Unlimited].
+// A nil *Budget panics, and so does a zero Budget: whoever wants no cap says so,
+// with [Unlimited].
 type Budget struct {
 	core  *core
 	hedge bool
@@ -96,11 +97,18 @@ func (b *Budget) AtMost(n int) *Budget {
 	return &v
 }
 
-// must panics in the name of method when b is nil.
+// must panics in the name of method when b is nil or was not made by New.
 func (b *Budget) must(method string) {
+	if b == nil || b.core == nil {
+		b.refuse(method)
+	}
+}
+
+func (b *Budget) refuse(method string) {
 	if b == nil {
 		panic("retrybudget: " + method + ": nil *Budget; Unlimited() is the one without a cap")
 	}
+	panic("retrybudget: " + method + ": zero Budget; New makes one")
 }
 
 // take takes from every fan and then from the core. A token of a fan is held

@@ -9,6 +9,7 @@ import (
 const (
 	perWindow = 10             // of one window
 	maxAge    = int64(1) << 60 // nanoseconds; no Budget gets to be 36 years old
+	maxIdle   = maxAge / 4     // nor idle for nine: that is another clock
 	line      = 128            // bytes; processors fetch lines of 64 in pairs
 )
 
@@ -57,7 +58,7 @@ type core struct {
 	armed   atomic.Bool   // whether a timer makes the marks
 	due     atomic.Int64  // when a mark is to be made or a slice expires
 	expired atomic.Uint64 // micro-tokens of successes that are worth nothing any more
-	shift   atomic.Int64  // added to the clock since it went back
+	shift   atomic.Int64  // added to the clock since it stepped
 
 	mu     sync.Mutex
 	lapsed uint64 // under mu; micro-tokens in own.used that nobody spent
@@ -81,11 +82,10 @@ func newCore(target string, s settings) *core {
 }
 
 // now returns the nanoseconds since the core was made. The monotonic clock never
-// goes back, but that of a synctest bubble starts in the year 2000, so to a
-// Budget made outside it did. See turn.
-func (c *core) now() int64 {
-	return min(int64(time.Since(c.base))+c.shift.Load(), maxAge)
-}
+// steps, but that of a synctest bubble starts in the year 2000: to a Budget that
+// is used inside and outside of bubbles it steps by decades, back and forth. See
+// turnLocked, and why it must see more than maxAge.
+func (c *core) now() int64 { return int64(time.Since(c.base)) + c.shift.Load() }
 
 // success adds one. The mark comes before the addition: what is added must not
 // be dated younger than it is.
@@ -102,15 +102,15 @@ func (c *core) upToDate() int64 {
 	if due := c.due.Load(); now >= due || now < due-c.slice {
 		return c.turn()
 	}
-	return now
+	return min(now, maxAge)
 }
 
 // turn makes what is due, and sees that the next mark gets made.
 func (c *core) turn() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now, wentBack := c.turnLocked()
-	if c.armed.Load() && (wentBack || now-c.tickAt >= 2*c.slice) {
+	now, stepped := c.turnLocked()
+	if c.armed.Load() && (stepped || now-c.tickAt >= 2*c.slice) {
 		c.startTimerLocked(now) // the other one belongs to a bubble that is gone
 	}
 	return now
@@ -129,16 +129,17 @@ func (c *core) arm() {
 
 // turnLocked reads the clock, makes a mark if the running slice is over, and
 // expires slices by their age.
-func (c *core) turnLocked() (now int64, wentBack bool) {
+func (c *core) turnLocked() (now int64, stepped bool) {
 	now = c.now() // before the counts are: what comes in between counts as older
 	last := c.marks[len(c.marks)-1].at
-	if now < last {
+	if now < last || now-last > maxIdle {
 		// All marks were made under mu, so it is the clock. It goes on from due:
 		// whoever saw a later time than that has made a mark of it.
 		due := c.due.Load()
 		c.shift.Add(due - now)
-		now, wentBack = due, true
+		now, stepped = due, true
 	}
+	now = min(now, maxAge)
 	if now-last >= c.slice {
 		c.marks = append(c.marks, mark{now, c.successes.Load(), c.retriesLocked(), c.hedges.Load()})
 	}
@@ -154,7 +155,7 @@ func (c *core) turnLocked() (now int64, wentBack bool) {
 		c.expired.Store(expired)
 	}
 	c.due.Store(min(c.marks[len(c.marks)-1].at+c.slice, c.marks[0].at+c.window))
-	return now, wentBack
+	return now, stepped
 }
 
 // startTimerLocked starts a new timer and disowns the one before. Reusing that

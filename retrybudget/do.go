@@ -30,7 +30,7 @@ import (
 // allowed. Both match what f returned, and keep a Do in a layer above from
 // repeating the call.
 //
-// Do panics for a nil b or f and for a Policy out of bounds. A panic of f passes
+// Do panics for a nil ctx, b or f and for a Policy out of bounds. A panic of f passes
 // through. A call that succeeds at once costs one small allocation
 // (BenchmarkDo).
 func Do(ctx context.Context, b *Budget, p Policy, f func(context.Context) error) error {
@@ -57,6 +57,7 @@ func DoValue[T any](ctx context.Context, b *Budget, p Policy, f func(context.Con
 func Attempt(ctx context.Context) int { return ctxnode.AttemptOf(ctx) }
 
 func run[T any](ctx context.Context, b *Budget, p Policy, f func(context.Context) (T, error)) (v T, err error) {
+	mustHave(ctx, "Do")
 	p.settle()
 	if ctx.Err() != nil {
 		return v, context.Cause(ctx)
@@ -73,6 +74,13 @@ func run[T any](ctx context.Context, b *Budget, p Policy, f func(context.Context
 	return rest(c, v, err, f)
 }
 
+// mustHave panics in the name of function when there is no ctx.
+func mustHave(ctx context.Context, function string) {
+	if ctx == nil {
+		panic("retrybudget: " + function + ": nil context")
+	}
+}
+
 // rest goes on after the first attempt of c returned v and err.
 func rest[T any](c call, v T, err error, f func(context.Context) (T, error)) (T, error) {
 	for {
@@ -86,7 +94,10 @@ func rest[T any](c call, v T, err error, f func(context.Context) (T, error)) (T,
 		if err = c.again(err); err != nil {
 			return v, err
 		}
-		v, err = attempt(&c, f)
+		var next T
+		if next, err = attempt(&c, f); !c.refused {
+			v = next
+		}
 	}
 }
 
@@ -127,20 +138,33 @@ func attempt[T any](c *call, f func(context.Context) (T, error)) (v T, err error
 	if c.p.Gate == nil {
 		return f(m)
 	}
-	done, err := c.p.Gate()
+	done, err := c.gate()
 	if err != nil {
 		return v, c.refuse("refused by the gate", err, c.p.Backoff.ceiling(c.n, c.wait))
 	}
 	told := errPanicked
 	defer func() { done(told) }()
 	v, err = f(m)
-	told = nil
+	told = err // also when the judge panics
 	if err != nil {
-		if c.verdict = c.judge(err); !c.verdict.Answered {
-			told = err
+		if c.verdict = c.judge(err); c.verdict.Answered {
+			told = nil
 		}
 	}
 	return v, err
+}
+
+// gate asks the gate. When that does not return there is no attempt.
+func (c *call) gate() (done func(error), err error) {
+	returned := false
+	defer func() {
+		if !returned && c.n > 1 {
+			c.b.giveBack(c.token)
+		}
+	}()
+	done, err = c.p.Gate()
+	returned = true
+	return done, err
 }
 
 // refuse ends the call before attempt n began.

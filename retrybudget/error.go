@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // ErrDenied is what every *DeniedError matches.
@@ -24,9 +28,9 @@ type DeniedError struct {
 	Cause    error         // what Gate returned, or why the context ended during the wait; nil when it was neither
 }
 
-// Error returns all of it in one line.
+// Error says all of it, one after the other.
 func (e *DeniedError) Error() string {
-	text := fmt.Sprintf("retrybudget: %s: denied after %s: %s", e.Target, attempts(e.Attempts), e.Why)
+	text := fmt.Sprintf("retrybudget: %s: denied after %s: %s", printable(e.Target), attempts(e.Attempts), e.Why)
 	for _, err := range e.Unwrap() {
 		text += ": " + err.Error()
 	}
@@ -51,12 +55,12 @@ type RetriedError struct {
 	Target   string
 	Attempts int   // two or more
 	Last     error // of the last attempt
-	Earlier  error // of the one before, when the last was cut by the end of the call and says only that; nil otherwise
+	Earlier  error // of the one before, when the call had ended by then, so that Last may say only that; nil otherwise
 }
 
-// Error returns all of it in one line.
+// Error says all of it, one after the other.
 func (e *RetriedError) Error() string {
-	text := fmt.Sprintf("retrybudget: %s: failed after %s", e.Target, attempts(e.Attempts))
+	text := fmt.Sprintf("retrybudget: %s: failed after %s", printable(e.Target), attempts(e.Attempts))
 	for _, err := range e.Unwrap() {
 		text += ": " + err.Error()
 	}
@@ -69,18 +73,12 @@ func (e *RetriedError) Unwrap() []error { return those(e.Last, e.Earlier) }
 // RetriedBelow says that no layer above repeats the call, as for DeniedError.
 func (e *RetriedError) RetriedBelow() bool { return true }
 
-// retriedBelow reports whether a layer below decided about retries of err. It
-// looks through wrapping, and through the verdict of a scope.
-func retriedBelow(err error) bool {
-	var below interface{ RetriedBelow() bool }
-	return errors.As(err, &below) && below.RetriedBelow()
-}
-
 // Pause waits as long as a *DeniedError in err's tree suggests, and not at all
 // without one. It is for loops that go on for ever, such as a worker's: where
 // the budget is empty nothing else would slow them down. The error is the cause
 // of ctx's end, if that comes first; nil otherwise.
 func Pause(ctx context.Context, err error) error {
+	mustHave(ctx, "Pause")
 	var denied *DeniedError
 	if errors.As(err, &denied) {
 		return sleep(ctx, denied.Wait)
@@ -104,6 +102,15 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// printable returns target as it is when it cannot break a line of a log, and
+// quoted otherwise: it may come from outside.
+func printable(target string) string {
+	if utf8.ValidString(target) && strings.IndexFunc(target, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
+		return target
+	}
+	return strconv.Quote(target)
 }
 
 func those(errs ...error) []error {

@@ -92,3 +92,21 @@ func TestABudgetFromOutsideWorksInOneBubbleAfterTheOther(t *testing.T) {
 	earn(b, 3)
 	assert.Equal(t, 3, drain(b))
 }
+
+// Each way in or out is a step of decades, and there are many in one test binary.
+func TestABudgetKeepsItsCapHoweverOftenItGoesInAndOutOfBubbles(t *testing.T) {
+	b := retrybudget.New("target", retrybudget.Config{Ratio: 1, Burst: 1, PerSecond: 1})
+	for range 8 {
+		synctest.Test(t, func(t *testing.T) {
+			drain(b)
+			earn(b, 5)
+			time.Sleep(11 * time.Second)
+			assert.Equal(t, 1, drain(b), "the floor fills, credit expires")
+			earn(b, 5)
+			assert.Equal(t, 5, drain(b))
+		})
+		drain(b)
+		earn(b, 5)
+		assert.Equal(t, 5, drain(b), "outside")
+	}
+}

@@ -3,6 +3,7 @@ package retrybudget
 import (
 	"os"
 	"strconv"
+	"time"
 )
 
 // stress returns n, multiplied by the environment variable CURFEW_STRESS.
@@ -18,3 +19,9 @@ var Stress = stress
 
 // Armed reports whether a timer of b runs.
 func (b *Budget) Armed() bool { return b.core.armed.Load() }
+
+// Ceiling is the longest wait after attempt n, as Do would have it.
+func (b Backoff) Ceiling(n int, last time.Duration) time.Duration {
+	b.settle()
+	return b.ceiling(n, last)
+}

@@ -40,6 +40,9 @@ func (f *floor) take(now int64, g *grant) bool {
 		keep = f.burst / 2
 	}
 	earned := f.earned(now)
+	if !f.pays(cost, earned) {
+		return false // before anything is taken: what a hedge gives back is lost to hedges
+	}
 	if !takeAny(&f.bucket, &g.spent, cost, keep, earned+f.burst, earned) {
 		return false
 	}
@@ -47,13 +50,19 @@ func (f *floor) take(now int64, g *grant) bool {
 	if f.shared != nil && !takeAny(&f.gained, &g.gained, cost, 0, earned, f.lost(earned)) {
 		if f.shared.Add(-int64(cost)) < 0 {
 			f.shared.Add(int64(cost))
-			f.bucket.giveBack(g.spent)
+			f.bucket.giveBack(g.spent, earned)
 			return false
 		}
 		from = fromShared
 	}
 	g.from, g.cost = from, cost
 	return true
+}
+
+// pays reports whether what a Set asks for beside the bucket is there.
+func (f *floor) pays(cost, earned uint64) bool {
+	return f.shared == nil || f.shared.Load() >= int64(cost) ||
+		f.gained.towards(cost, earned, f.lost(earned)) == cost
 }
 
 // takeAny takes what was given back before, or else what is new. A hedge, which
@@ -65,27 +74,33 @@ func takeAny(a *account, s *stretch, cost, keep, earned, expired uint64) bool {
 // lost returns what an empty bucket that gained so much could not hold.
 func (f *floor) lost(gained uint64) uint64 { return gained - min(gained, f.burst) }
 
-func (f *floor) giveBack(g grant) {
-	f.bucket.giveBack(g.spent)
+func (f *floor) giveBack(now int64, g grant) {
+	earned := f.earned(now)
+	f.bucket.giveBack(g.spent, earned)
 	switch {
 	case g.from == fromShared:
 		f.shared.Add(int64(g.cost))
 	case f.shared != nil:
-		f.gained.giveBack(g.gained)
+		f.gained.giveBack(g.gained, f.lost(earned))
 	}
 }
 
-// balance returns how many micro-tokens are there.
-func (f *floor) balance(now int64) uint64 {
+// tokens returns how many retries, or hedges, in a row it pays for.
+func (f *floor) tokens(now int64, hedge bool) uint64 {
 	if f.burst == 0 || f.retired.Load() {
 		return 0
 	}
 	earned := f.earned(now)
-	left := f.bucket.balance(earned+f.burst, earned)
-	if f.shared != nil {
-		left = min(left, f.gained.balance(earned, f.lost(earned))+uint64(max(f.shared.Load(), 0)))
+	var n uint64
+	if fresh := f.bucket.fresh(earned+f.burst, earned); hedge {
+		n = (fresh - min(fresh, f.burst/2)) / perToken
+	} else {
+		n = f.bucket.tokens(earned+f.burst, earned)
 	}
-	return left
+	if f.shared != nil {
+		n = min(n, f.gained.tokens(earned, f.lost(earned))+uint64(max(f.shared.Load(), 0))/perToken)
+	}
+	return n
 }
 
 // next returns how long it takes until cost can be spent when nobody else
@@ -94,7 +109,13 @@ func (f *floor) next(now int64, cost uint64) (time.Duration, bool) {
 	if f.burst == 0 || f.rate == 0 || f.retired.Load() {
 		return 0, false
 	}
-	missing := min(cost, f.burst) - min(cost, f.burst, f.balance(now))
+	cost = min(cost, f.burst)
+	earned := f.earned(now)
+	there := f.bucket.towards(cost, earned+f.burst, earned)
+	if !f.pays(cost, earned) {
+		there = min(there, f.gained.towards(cost, earned, f.lost(earned)))
+	}
+	missing := cost - there
 	hi, lo := bits.Mul64(missing, uint64(time.Second))
 	wait, rest := bits.Div64(hi, lo, f.rate)
 	if rest > 0 {

@@ -112,6 +112,30 @@ func TestAnErrorOfAnAdapterMaySayThatItWasRetriedBelow(t *testing.T) {
 	})
 }
 
+// One of several that failed together was retried: doing all again would repeat
+// that one.
+func TestEachOfTheErrorsThatWereJoinedIsAskedWhatMayBeRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		retried := &retrybudget.RetriedError{Attempts: 2, Last: errDown}
+		for _, tt := range []struct {
+			err   error
+			calls int // made with no word that repeating does no harm
+		}{
+			{errors.Join(notSent{true}, peerError{false}, retried), 1},
+			{errors.Join(peerError{false}, peerError{true}, notSent{true}), 1},
+			{&verdict{[]error{peerError{false}, notSent{true}, retried}}, 1},
+			{errors.Join(notSent{true}, notSent{false}), 1},
+			{errors.Join(notSent{false}, notSent{true}), 1},
+			{errors.Join(notSent{true}, fmt.Errorf("second: %w", notSent{true})), 3},
+			{fmt.Errorf("%w: %w", errDown, notSent{true}), 3},
+		} {
+			calls := 0
+			_ = retrybudget.Do(t.Context(), retrybudget.Unlimited(), retrybudget.Policy{}, failing(&calls, tt.err))
+			assert.Equal(t, tt.calls, calls, "%v", tt.err)
+		}
+	})
+}
+
 func TestAttemptIsTheInnermostAndZeroOutside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		assert.Zero(t, retrybudget.Attempt(t.Context()))

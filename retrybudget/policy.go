@@ -1,7 +1,6 @@
 package retrybudget
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -114,15 +113,15 @@ func DefaultJudge(err error) Verdict {
 // there is time.
 //
 // An error in the tree with a method SafeToRetry() bool decides, as pgconn's
-// errors have it; otherwise the kinds that say so: expired_on_arrival,
+// errors have it, and of several that were joined all must say so; otherwise the
+// kinds that do: expired_on_arrival,
 // local_budget_rejected, overloaded and shutdown.
 func SafeToRetry(err error) bool {
 	if err == nil || retriedBelow(err) {
 		return false
 	}
-	var says interface{ SafeToRetry() bool }
-	if errors.As(err, &says) {
-		return says.SafeToRetry()
+	if safe, ok := saysSafe(err); ok {
+		return safe
 	}
 	switch budget.KindOf(err) {
 	case budget.ExpiredOnArrival, budget.LocalBudgetRejected, budget.Overloaded, budget.Shutdown:

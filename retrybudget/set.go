@@ -47,8 +47,12 @@ func NewSet(c Config, targets int) *Set {
 // For returns the Budget of target, the same on each call until the Set, being
 // full, forgets one that was not asked for lately. A forgotten Budget that
 // somebody still holds has its credit left and no floor. An empty target
-// panics. For waits for nothing but other calls of it.
+// panics, and so does a Set that NewSet did not make. For waits for nothing but
+// other calls of it.
 func (s *Set) For(target string) *Budget {
+	if s == nil || s.max == 0 {
+		panic("retrybudget: For: nil or zero Set; NewSet makes one")
+	}
 	if target == "" {
 		panic("retrybudget: For: empty target")
 	}

@@ -70,6 +70,22 @@ func TestAnEvictedTargetStartsAtZeroAndItsOldBudgetHasNoFloor(t *testing.T) {
 	})
 }
 
+func TestADeniedHedgeTakesNothingFromTheHedgesAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := retrybudget.NewSet(retrybudget.Config{Ratio: -1, Burst: 4, PerSecond: 1}, 2)
+		assert.Equal(t, 4, drain(s.For("a")), "the one burst")
+		hedges := s.For("b").Hedges()
+		for range 20 {
+			time.Sleep(time.Second / 20)
+			if hedges.TryTake() {
+				break
+			}
+		}
+		assert.EqualValues(t, 19, hedges.Stats().DeniedHedges)
+		assert.EqualValues(t, 1, hedges.Stats().Hedges, "one second gains one")
+	})
+}
+
 func TestASetGivesAllGoroutinesTheSameBudgets(t *testing.T) {
 	for range retrybudget.Stress(20) {
 		const targets = 8

@@ -27,8 +27,8 @@ type Stats struct {
 	RecentHedges    uint64
 
 	// How many retries (of a hedge view: hedges) in a row would be allowed now:
-	// Credit from successes, and after them Floor. Both are math.MaxInt when the
-	// Budget is Unlimited.
+	// Credit from successes, and after them Floor. A Budget that is Unlimited has
+	// math.MaxInt of both, and a fan-out of it has what AtMost left as Credit.
 	Credit, Floor int
 }
 
@@ -53,18 +53,10 @@ func (b *Budget) Stats() Stats {
 	// Less than at the mark when some of what was taken before it was given back.
 	s.RecentRetries = uint64(max(int64(s.Retries-since.retries), 0))
 	s.RecentHedges = uint64(max(int64(s.Hedges-since.hedges), 0))
-	if c.unlimited {
-		s.Credit, s.Floor = math.MaxInt, math.MaxInt
-		return s
+	s.Credit, s.Floor = math.MaxInt, math.MaxInt
+	if !c.unlimited {
+		s.Credit, s.Floor = int(c.tokens(b.hedge)), int(c.floor.tokens(now, b.hedge))
 	}
-	expired := c.expired.Load()
-	earned := c.successes.Load() * c.ppm
-	credit, floor := c.own.balance(earned, expired), c.floor.balance(now)
-	if b.hedge {
-		credit -= min(credit, (earned-expired)/2)
-		floor -= min(floor, c.floor.burst/2)
-	}
-	s.Credit, s.Floor = int(credit/perToken), int(floor/perToken)
 	for f := b.fan; f != nil; f = f.up {
 		left := int(max(f.left.Load(), 0))
 		s.Credit = min(s.Credit, left)
@@ -79,33 +71,51 @@ func (b *Budget) String() string {
 	b.must("String")
 	c, s := b.core, b.Stats()
 	var t strings.Builder
-	fmt.Fprintf(&t, "retrybudget: %s: %d retries + %d hedges / %d successes", s.Target, s.RecentRetries, s.RecentHedges, s.RecentSuccesses)
+	fmt.Fprintf(&t, "retrybudget: %s: %d retries + %d hedges / %d successes", printable(s.Target), s.RecentRetries, s.RecentHedges, s.RecentSuccesses)
 	if s.RecentSuccesses > 0 {
 		fmt.Fprintf(&t, " (%.1f%%)", 100*float64(s.RecentRetries+s.RecentHedges)/float64(s.RecentSuccesses))
 	}
 	fmt.Fprintf(&t, " in %v", s.Window)
-	if c.unlimited {
+	switch {
+	case c.unlimited && b.fan == nil:
 		return t.String() + "; unlimited: denies nothing"
+	case c.unlimited:
+		t.WriteString("; unlimited but for this fan-out")
+	default:
+		fmt.Fprintf(&t, "; cap %s%% of successes", decimal(c.ppm, perToken/100))
 	}
-	fmt.Fprintf(&t, "; cap %s%% of successes", thousandths(c.ppm/10))
-	if c.floor.burst > 0 {
-		fmt.Fprintf(&t, " + %s/s, burst %d", thousandths(c.rate/1000), c.burst/perToken)
+	if c.floor.burst > 0 && !c.unlimited {
+		fmt.Fprintf(&t, " + %s/s, burst %d", decimal(c.rate, perToken), c.burst/perToken)
 	}
 	denies := "denies"
 	if c.observe {
 		denies = "would deny"
 	}
 	if n := s.Credit + s.Floor; n > 0 {
-		fmt.Fprintf(&t, "; %s after %d more (%d earned, %d floor)", denies, n, s.Credit, s.Floor)
+		fmt.Fprintf(&t, "; %s after %d more", denies, n)
+		if !c.unlimited {
+			fmt.Fprintf(&t, " (%d earned, %d floor)", s.Credit, s.Floor)
+		}
 	} else {
 		fmt.Fprintf(&t, "; %s now: %s", denies, b.why(perToken))
 	}
 	return t.String()
 }
 
-// thousandths prints a count of thousandths as a decimal number.
-func thousandths(n uint64) string {
-	return strconv.FormatFloat(float64(n)/1000, 'f', -1, 64)
+// tokens returns how many retries, or hedges, in a row credit pays for.
+func (c *core) tokens(hedge bool) uint64 {
+	expired := c.expired.Load()
+	earned := c.successes.Load() * c.ppm
+	if !hedge {
+		return c.own.tokens(earned, expired)
+	}
+	fresh := c.own.fresh(earned, expired)
+	return (fresh - min(fresh, (earned-expired)/2)) / perToken
+}
+
+// decimal prints n parts of one, of which there are per, as a decimal number.
+func decimal(n uint64, per float64) string {
+	return strconv.FormatFloat(float64(n)/per, 'f', -1, 64)
 }
 
 // why explains why cost is denied now.
@@ -114,6 +124,9 @@ func (b *Budget) why(cost uint64) string {
 		return "all extra attempts of this fan-out are made"
 	}
 	reason := "no credit left"
+	if cost > perToken {
+		reason = "no credit left for a timeout, which costs two"
+	}
 	if b.hedge {
 		reason = "the credit left is kept for retries"
 	}

@@ -85,6 +85,31 @@ func TestWhatACallDidNotUseGoesBackToTheFanOutToo(t *testing.T) {
 	})
 }
 
+func TestAFanOutOfAnUnlimitedBudgetSaysWhatItsCapIs(t *testing.T) {
+	fan := retrybudget.Unlimited().AtMost(2)
+	assert.Equal(t, 2, fan.Stats().Credit)
+	assert.Zero(t, fan.Stats().Floor)
+	assert.Contains(t, fan.String(), "; unlimited but for this fan-out; denies after 2 more")
+	drain(fan)
+	assert.Contains(t, fan.String(), "; denies now: all extra attempts of this fan-out are made")
+}
+
+func TestStringRoundsNoCapDownToNothing(t *testing.T) {
+	b := retrybudget.New("target", retrybudget.Config{Ratio: 0.000001, PerSecond: 0.0002})
+	assert.Contains(t, b.String(), "; cap 0.0001% of successes + 0.0002/s, burst 5;")
+}
+
+// Names of targets may come from outside.
+func TestANameThatWouldBreakALineIsQuoted(t *testing.T) {
+	for name, want := range map[string]string{"a\nb": `"a\nb"`, "a\xffb": `"a\xffb"`, "a b/é": "a b/é"} {
+		b := retrybudget.New(name, none(1))
+		assert.Contains(t, b.String(), "retrybudget: "+want+": ")
+		err := retrybudget.Do(t.Context(), b, retrybudget.Policy{Idempotent: true}, func(context.Context) error { return errDown })
+		assert.ErrorContains(t, err, "retrybudget: "+want+": denied")
+		assert.Equal(t, name, b.Stats().Target)
+	}
+}
+
 func TestAViewSharedByGoroutinesIsNeverOverspent(t *testing.T) {
 	for range retrybudget.Stress(50) {
 		b := retrybudget.Unlimited()

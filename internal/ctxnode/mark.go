@@ -1,6 +1,9 @@
 package ctxnode
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // A Mark is a context that adds the number of an attempt to another one and
 // changes nothing else: same end, same deadline, same values. What looks for a
@@ -20,6 +23,15 @@ func (m *Mark) Value(key any) any {
 		return m
 	}
 	return m.Context.Value(key)
+}
+
+// String names the context as the one inside is named in the texts of std
+// contexts derived from it. It prints no fields of that one, which may change.
+func (m *Mark) String() string {
+	if named, ok := m.Context.(fmt.Stringer); ok {
+		return named.String()
+	}
+	return fmt.Sprintf("%T", m.Context)
 }
 
 // AttemptOf returns the number of the innermost attempt that ctx belongs to,

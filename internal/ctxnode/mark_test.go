@@ -2,6 +2,7 @@ package ctxnode_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -21,6 +22,15 @@ func TestAMarkAddsItsNumberAndNothingElse(t *testing.T) {
 	assert.Equal(t, 2, ctxnode.AttemptOf(inner), "the innermost counts")
 	assert.Equal(t, "ann", inner.Value(key("user")))
 	assert.Equal(t, outer.Done(), inner.Done())
+	assert.Equal(t, fmt.Sprint(outer), fmt.Sprint(first))
+	derived, cancel := context.WithCancel(first)
+	defer cancel()
+	assert.Equal(t, fmt.Sprint(outer)+".WithCancel", fmt.Sprint(derived))
+	foreign := struct {
+		context.Context
+		secret string
+	}{outer, "s3cret"}
+	assert.NotContains(t, fmt.Sprint(&ctxnode.Mark{Context: &foreign}), "s3cret")
 }
 
 // A mark must not cost a scope below it the way up: it is attached directly,
