@@ -128,6 +128,13 @@ func (t *task) wait(ctx context.Context) error {
 	return t.err
 }
 
+// isDone reports whether t has an outcome.
+func (t *task) isDone() bool {
+	t.core.node.Mu.Lock()
+	defer t.core.node.Mu.Unlock()
+	return t.done
+}
+
 // endedLocked returns a channel that is closed once t is done.
 func (t *task) endedLocked() <-chan struct{} {
 	if t.ended == nil {

@@ -75,7 +75,6 @@ func (t *task) panicked(v any) {
 		panic(v)
 	}
 	clock := c.panicClock()
-	t.record(pe, true) // siblings are cancelled before anybody is told
 	t.reportAndPark(pe, reported)
 	if !clock.wait(c.unwound) {
 		panic(v)
@@ -89,8 +88,9 @@ func (t *task) panicked(v any) {
 	c.node.Mu.Unlock()
 }
 
-// reportAndPark stops counting the task as live, whatever the report's function,
-// which is the user's, does: one that calls Goexit ends the goroutine here.
+// reportAndPark records and reports the panic, and stops counting the task as live,
+// whatever the functions of the Trace do: one that calls Goexit ends the goroutine
+// here.
 func (t *task) reportAndPark(pe *PanicError, reported bool) {
 	c := t.core
 	returned := false
@@ -110,6 +110,7 @@ func (t *task) reportAndPark(pe *PanicError, reported bool) {
 		}
 		t.leaveLocked(pe)
 	}()
+	t.record(pe, true) // siblings are cancelled before anybody is told
 	if !reported {
 		c.report(pe)
 	}

@@ -45,15 +45,16 @@ func recentStacks() stacks {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	now := time.Now()
-	// Time without a monotonic part is that of a synctest bubble: it says nothing
-	// about another bubble's profile.
-	bubble := now == now.Round(0)
-	if age := now.Sub(shared.taken); shared.byTask == nil || bubble || age < 0 || age >= stacksFresh {
+	if age := now.Sub(shared.taken); shared.byTask == nil || ofBubble(now) || age < 0 || age >= stacksFresh {
 		shared.number = shared.count.Add(1)
 		shared.taken, shared.byTask = now, allStacks()
 	}
 	return shared.stacks
 }
+
+// ofBubble reports whether an instant is one of a synctest bubble, which has no
+// monotonic part. It says nothing about what happened in another bubble, or outside.
+func ofBubble(now time.Time) bool { return now == now.Round(0) }
 
 // of returns the stack of t's goroutine, empty when it is not in the profile.
 func (s stacks) of(t *task) taskStack {

@@ -61,6 +61,7 @@ type slotQueue struct {
 type hold struct {
 	slots *slots
 	task  *task
+	under *hold // the claim it has lent its slots to, on the same goroutine, which alone uses this
 
 	// Under slots.queue.mu.
 	state      holdState
@@ -137,8 +138,14 @@ func (c *core) claimHere(t *task) (h *hold, lent bool, back func()) {
 		if on.slots == s {
 			return on, true, back
 		}
-		if on.lend() {
-			back = on.takeBack
+		h = &hold{slots: s, task: t}
+		lends := on.lend()
+		on.under = h
+		return h, false, func() {
+			on.under = nil
+			if lends {
+				on.takeBack()
+			}
 		}
 	}
 	return &hold{slots: s, task: t}, false, back
@@ -164,9 +171,14 @@ func (c *core) lendSlot() (back func()) {
 // All under a context of its own.
 func holdOnStack() *hold {
 	for _, t := range tasksOnStack() {
-		if t.more != nil && t.more.hold != nil {
-			return t.more.hold
+		if t.more == nil || t.more.hold == nil {
+			continue
 		}
+		h := t.more.hold
+		for h.under != nil {
+			h = h.under // of a task that the runtime left out: it cuts deep stacks in the middle
+		}
+		return h
 	}
 	return nil
 }

@@ -11,8 +11,9 @@ import (
 // Go starts f in the scope, on a goroutine of its own, with a context of its
 // own that must not be used after f returned. An error from f fails the scope.
 //
-// In a scope whose context has ended f is not started, and counted as skipped.
-// In one that is over Go panics with an error that matches ErrClosed. Go blocks
+// In a scope whose context has ended f is not started, and counted as skipped; the
+// same goes for what an abandoned task starts later. In one that is over Go
+// otherwise panics with an error that matches ErrClosed. Go blocks
 // only in a tree with slots, see SetSlots. An empty name or a nil f panics.
 func (s *Scope) Go(name string, f func(context.Context) error) {
 	mustBeTask("Go", name, f == nil)
@@ -63,13 +64,23 @@ func (s *Scope) spawn(t *task, verb string) {
 }
 
 // admit counts t as live and reports whether it may begin. In a scope that is
-// over it panics.
+// over it panics, unless an abandoned task calls.
 func (c *core) admit(t *task, verb string) bool {
 	c.node.Mu.Lock()
 	if c.phase >= cleaning {
 		c.node.Mu.Unlock()
 		t.letGo()
 		t.close()
+		if c.leftCaller() {
+			// It does not know that Run has returned, and a moment before it
+			// would have been told the same.
+			c.node.Mu.Lock()
+			t.done, t.err = true, c.node.Cause()
+			c.skipped++ // not cut: the verdict has been given
+			c.node.Mu.Unlock()
+			t.tellSkipped(t.err)
+			return false
+		}
 		panic(fmt.Errorf("scope: %s(%q) in scope %q, which is over: %w", verb, t.name, c.node.Path(), ErrClosed))
 	}
 	c.sequence++
@@ -86,6 +97,25 @@ func (c *core) admit(t *task, verb string) bool {
 	c.startedLocked(t)
 	c.node.Mu.Unlock()
 	return true
+}
+
+// leftCaller reports whether the calling goroutine runs a task that c has abandoned,
+// or something inside it.
+func (c *core) leftCaller() bool {
+	for _, u := range tasksOnStack() {
+		for ; u != nil; u = taskOf(u.core.node.Above()) {
+			if u.core != c {
+				continue
+			}
+			c.node.Mu.Lock()
+			left := u.abandoned
+			c.node.Mu.Unlock()
+			if left {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (c *core) startedLocked(t *task) {

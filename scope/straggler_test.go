@@ -327,3 +327,21 @@ func TestAPanicOfAnOrphanEndsTheProcess(t *testing.T) {
 	assert.Contains(t, out, "ERROR scope: task panicked")
 	assert.Contains(t, out, "panic: ouch")
 }
+
+// TestOneStragglerOnAGoroutineIsReportedOnce: the task that runs an item of a Map on
+// its own goroutine waits for it, as it would for one elsewhere.
+func TestOneStragglerOnAGoroutineIsReportedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, seen := watched(t.Context())
+		scope.Run(ctx, "shop", budget.Within(50*time.Millisecond), func(_ context.Context, s *scope.Scope) error {
+			s.Go("task", func(ctx context.Context) error {
+				return scope.Each(ctx, "each", 1, []int{1}, func(ctx context.Context, _ int) error { return deafFor(time.Second)(ctx) })
+			})
+			return nil
+		})
+		require.Len(t, seen(), 1)
+		assert.Equal(t, "shop/task/each", seen()[0].Scope)
+		assert.Equal(t, "0", seen()[0].Task)
+		assert.Contains(t, seen()[0].Stack, "blockingLine")
+	})
+}

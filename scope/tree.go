@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/internal/ctxnode"
 )
 
@@ -78,6 +79,7 @@ type scopeLine struct {
 	Cleanup  string   `json:"cleanup,omitempty"`
 	Age      millis   `json:"age_ms"`
 	Left     *millis  `json:"left_ms,omitempty"`
+	Limit    string   `json:"limit,omitempty"` // its own, as it is now
 	Cause    string   `json:"cause,omitempty"`
 	Overdue  millis   `json:"overdue_ms,omitempty"`
 	Live     int      `json:"live"`
@@ -97,6 +99,7 @@ type taskLine struct {
 	Service bool    `json:"service,omitempty"`
 	Age     millis  `json:"age_ms"`
 	Left    *millis `json:"left_ms,omitempty"`
+	Limit   string  `json:"limit,omitempty"`
 	Cause   string  `json:"cause,omitempty"`
 	Overdue millis  `json:"overdue_ms,omitempty"`
 	ended   error   // what Cause is the text of
@@ -185,7 +188,8 @@ func (c *core) line() (l *scopeLine, orphans []taskLine) {
 	if c.place != nil {
 		l.Age = millis(now.Sub(c.place.began))
 	}
-	l.Left, ended, l.Overdue = endOf(&c.node, now)
+	l.Left, l.Overdue, ended = endOf(&c.node, now)
+	l.Limit = limitOf(&c.node)
 	l.Live, l.Started, l.Skipped, l.Orphans = c.live, c.started, c.skipped, c.orphans
 	for in := c.inner; in != nil; in = in.place.next {
 		l.children = append(l.children, in)
@@ -212,24 +216,42 @@ func causeText(cause error) string {
 	return fmt.Sprint(cause)
 }
 
+// limitOf tells which limit a context has of its own, empty for none. That of a
+// budget.Var says when it has changed since.
+func limitOf(n *ctxnode.Node) string {
+	l, _ := n.Limit.(*budget.Limit)
+	if l == nil {
+		return ""
+	}
+	if s := l.String(); s != inherited {
+		return s
+	}
+	return ""
+}
+
+var inherited = budget.Inherited().String()
+
 // endOf tells how a context stands towards its end.
-func endOf(n *ctxnode.Node, now time.Time) (left *millis, cause error, overdue millis) {
+func endOf(n *ctxnode.Node, now time.Time) (left *millis, overdue millis, cause error) {
 	if e := n.Ending(); e != nil {
 		if !e.At.IsZero() {
 			overdue = millis(now.Sub(e.At))
 		}
-		return nil, e.Cause, overdue
+		return nil, overdue, e.Cause
 	}
 	if d, ok := n.Deadline(); ok {
 		m := millis(d.Sub(now))
 		left = &m
 	}
-	return left, nil, 0
+	return left, 0, nil
 }
 
 func (t *task) lineLocked(now time.Time) taskLine {
 	l := taskLine{Name: t.name, State: "running", Service: t.mode&service != 0}
-	l.Left, l.ended, l.Overdue = endOf(t.context().Node(), now)
+	l.Left, l.Overdue, l.ended = endOf(t.context().Node(), now)
+	if t.node != nil {
+		l.Limit = limitOf(t.node)
+	}
 	switch {
 	case t.abandoned:
 		l.State = "orphan"
@@ -308,7 +330,7 @@ func (textWriter) scope(w *bufio.Writer, l *scopeLine, depth int, _ bool) {
 	if l.Cleanup != "" {
 		fmt.Fprintf(w, " (%s)", l.Cleanup)
 	}
-	writeEnd(w, l.Age, l.Left, l.Cause, l.Overdue)
+	writeEnd(w, l.Age, l.Left, l.Limit, l.Cause, l.Overdue)
 	fmt.Fprintf(w, ", tasks: %d live of %d", l.Live, l.Started)
 	if l.Skipped > 0 {
 		fmt.Fprintf(w, ", %d skipped", l.Skipped)
@@ -331,14 +353,17 @@ func (textWriter) task(w *bufio.Writer, l *taskLine, depth int, _ bool) {
 		what = "service"
 	}
 	fmt.Fprintf(w, "%*s%s %s: %s", 2*depth, "", what, l.Name, l.State)
-	writeEnd(w, l.Age, l.Left, l.Cause, l.Overdue)
+	writeEnd(w, l.Age, l.Left, l.Limit, l.Cause, l.Overdue)
 	w.WriteByte('\n')
 }
 
-func writeEnd(w *bufio.Writer, age millis, left *millis, cause string, overdue millis) {
+func writeEnd(w *bufio.Writer, age millis, left *millis, limit, cause string, overdue millis) {
 	fmt.Fprintf(w, ", age %v", age)
 	if left != nil {
 		fmt.Fprintf(w, ", %v left", *left)
+		if limit != "" {
+			fmt.Fprintf(w, " (%s)", limit)
+		}
 	}
 	if cause != "" {
 		fmt.Fprintf(w, ", ended %v ago: %s", overdue, cause)

@@ -148,6 +148,18 @@ func TestATreeShowsACleanupThatRuns(t *testing.T) {
 	})
 }
 
+func TestATreeShowsThatALimitWasChanged(t *testing.T) {
+	v := budget.NewVar("route maximum", 2*time.Second, time.Second, time.Minute)
+	root := scope.NewRoot("shop")
+	require.NoError(t, v.Store(5*time.Second))
+	require.NoError(t, scope.Run(root.Context(), "checkout", v.Limit(), func(context.Context, *scope.Scope) error {
+		var b strings.Builder
+		require.NoError(t, root.WriteText(&b))
+		assert.Contains(t, b.String(), "(route maximum 5s (was 2s))")
+		return nil
+	}))
+}
+
 // TestAHugeTreeIsWrittenWithoutStoppingTheSpawners: a hundred thousand tasks are
 // written in little memory, while others spawn.
 func TestAHugeTreeIsWrittenWithoutStoppingTheSpawners(t *testing.T) {
