@@ -72,7 +72,8 @@ func (s *Scope) runHere(t *task) {
 // Map calls f for each element of in, in a scope of that name with the deadline
 // of ctx, and returns the results in the order of in. At most width calls run at
 // once, on as many goroutines, the caller's among them: one function, many items.
-// Each call is a task, named by its index; in a tree with slots, Map uses more
+// Each call is a task, named by its index: where the items have names that logs
+// should show, or parts may be missing, Fork each in a loop. In a tree with slots, Map uses more
 // than the caller's own only while others are free.
 //
 // The first error ends the scope: what has not begun is skipped, and Map returns

@@ -25,13 +25,19 @@ func init() {
 	owner.WorkOf = workOf
 }
 
-// ownerOf returns the innermost scope of ctx when its end, or that of the task in
-// it, is the end of ctx: what is started under a ctx that ends by itself, or not at
-// all, is not the scope's to own. The work of a Root is nobody's, and that of a
+// ownerOf returns the innermost scope of ctx when its end ends ctx, by curfew's own
+// contexts alone: what is started under a ctx that a library derived, or that the
+// scope's end does not reach, is not the scope's to own. The work of a Root is nobody's, and that of a
 // service is none that its scope waits for before it ends the service.
 func ownerOf(ctx context.Context) *core {
 	v := ctxnode.Find(ctx)
 	if v == nil || ctx != context.Context(v) && ctx.Done() != v.Done() {
+		return nil
+	}
+	for v != nil && v.Of() == nil { // a budget inside, which ends no later
+		v = v.Node().HangsUnder()
+	}
+	if v == nil {
 		return nil
 	}
 	var c *core

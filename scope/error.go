@@ -64,7 +64,7 @@ func (e *Error) Error() string {
 		switch {
 		case f == told:
 		case ok && te.Induced:
-			cut = append(cut, te.name())
+			cut = append(cut, te.cutNames()...)
 		case others < few && ok && e.wrapping != nil && errors.Is(e.wrapping, te.Err):
 			// the headline tells of it
 		default:
@@ -123,6 +123,30 @@ func (e *Error) writeHeadline(b *strings.Builder) (told error) {
 	}
 	return told
 }
+
+// cutNames names what was cut short: the task, or where its error is the verdict of
+// a scope inside it, what was cut there.
+func (e *TaskError) cutNames() []string {
+	inner, ok := e.Err.(*Error)
+	if !ok || inner == nil {
+		return []string{e.name()}
+	}
+	var names []string
+	for _, f := range inner.Late {
+		if te, ok := f.(*TaskError); ok && te.Induced {
+			for _, name := range te.cutNames() {
+				names = append(names, fmt.Sprintf("%s in scope %q", name, lastOf(inner.Scope)))
+			}
+		}
+	}
+	if names == nil {
+		return []string{e.name()}
+	}
+	return names
+}
+
+// lastOf returns the last element of a path.
+func lastOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
 // summary lists a few names and counts the rest.
 func summary(names []string) string {

@@ -97,7 +97,7 @@ func ExampleStart() {
 	err := scope.Run(context.Background(), "shop", budget.Within(time.Minute), func(_ context.Context, s *scope.Scope) error {
 		// The log writer is there before anybody needs it, and until nobody does.
 		log, err := scope.Start(s.Service(), "log", func(ctx context.Context, ready func(chan<- string)) error {
-			lines := make(chan string)
+			lines := make(chan string) // without a buffer: what was sent was printed
 			ready(lines)
 			for {
 				select {

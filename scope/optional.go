@@ -18,7 +18,7 @@ type Missing struct {
 
 // String tells of the task, its error and the time, in one line.
 func (m Missing) String() string {
-	return fmt.Sprintf("%s: %s after %v", m.Task, text(m.Err), m.After.Round(time.Millisecond))
+	return fmt.Sprintf("%s, after %v: %s", m.Task, m.After.Round(time.Millisecond), text(m.Err))
 }
 
 // Optional returns a handle onto s for tasks that the scope can do without, under

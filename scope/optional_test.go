@@ -55,7 +55,7 @@ func TestAnOptionalTasksFailureIsAMissing(t *testing.T) {
 				assert.Equal(t, "extra", missing[0].Task)
 				assert.ErrorIs(t, missing[0].Err, c.is)
 				assert.Equal(t, c.after, missing[0].After)
-				assert.Contains(t, missing[0].String(), "extra: ")
+				assert.Contains(t, missing[0].String(), "extra, after ")
 			})
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -36,6 +37,7 @@ type Root struct {
 	// Protected by core.node.Mu.
 	draining bool
 	failure  error // of the first Serve that failed
+	cut      []*TaskError
 	report   error // of Drain
 }
 
@@ -70,7 +72,8 @@ func (r *Root) Context() context.Context { return &r.core.node.View }
 // request leaves to be done after its answer.
 //
 // Go returns without waiting for f. Its error says that f was not started: the
-// Root is closed, or there is no time for it under limit, as in [budget.Enter];
+// Root drains, and whoever still answers a request does the work itself or says
+// that it is not done; or there is no time for it under limit, as in [budget.Enter];
 // Inherited is budget.ErrNoDeadline, since there is nobody to inherit from. An
 // error of f goes to Trace.TaskFailed or to slog.Default. An empty name, a nil ctx
 // and a nil f panic.
@@ -155,11 +158,20 @@ func (r *Root) start(t *task, enter func(*ctxnode.Node) error) error {
 // background notes the outcome of the Root's own task t.
 func (c *core) background(t *task, err error) {
 	r := c.env.root
-	// The end says why, not err: most code returns ctx.Err().
-	if e := t.ending(); err == nil || e != nil && budget.KindOf(e.Cause) == budget.Shutdown && matches(err, e) {
+	if err == nil {
 		return
 	}
-	if t.mode&serving != 0 {
+	// The end says why, not err: most code returns ctx.Err().
+	e := t.ending()
+	cut := e != nil && budget.KindOf(e.Cause) == budget.Shutdown && matches(err, e)
+	switch {
+	case cut && t.mode&serving != 0:
+		return // to end is what was asked of it
+	case cut: // but this was to be done, and is not
+		c.node.Mu.Lock()
+		r.cut = append(r.cut, &TaskError{Task: t.name, Err: err, Induced: true})
+		c.node.Mu.Unlock()
+	case t.mode&serving != 0:
 		c.node.Mu.Lock()
 		if r.failure == nil {
 			r.failure = &TaskError{Task: t.name, Err: err}
@@ -171,7 +183,7 @@ func (c *core) background(t *task, err error) {
 		tr.TaskFailed(c.node.Name, t.name, err)
 		return
 	}
-	slog.Default().Error("scope: background task failed", "root", c.node.Name, "task", t.name, "error", err)
+	logSome(slog.LevelError, "scope: background task failed", "root", c.node.Name, "task", t.name, "error", err)
 }
 
 // Cleanup registers f to run when everything else has ended, as [Scope.Cleanup]
@@ -194,17 +206,20 @@ func Stopping(ctx context.Context) <-chan struct{} {
 	return nil
 }
 
-// Drain ends the Root in order: it takes no more work, closes Stopping, and waits;
-// when four fifths of the time until ctx's deadline are gone, or when ctx ends,
-// it cancels what still runs, with a cause of kind shutdown; it waits until nine
-// tenths are gone, then runs the cleanups in the rest. What ends earlier makes it
-// return earlier.
+// Drain ends the Root in order: it takes no more work, closes Stopping, and waits
+// for its own work and for the scopes opened under its Context, such as those of
+// requests. When four fifths of the time until ctx's deadline are gone, or when ctx
+// ends, it cancels what still runs, with a cause of kind shutdown; it waits until
+// nine tenths are gone, then runs the cleanups in the rest. What ends earlier makes
+// it return earlier.
 //
-// The error is nil when everything has ended, else a [*DrainError]; it is
-// budget.ErrNoDeadline, and nothing is done, when ctx has no deadline. A second
-// call waits for the first one, at most until its own ctx ends, and returns the
-// same report. A nil ctx panics, and so does a call from the Root's own work, with
-// the task's name: it would wait for itself.
+// The error is nil when everything has come to its end, else a [*DrainError]: it
+// names what still runs, work of Root.Go that was cancelled before it was done, and
+// cleanups that failed. A Serve that ends because it was cancelled is at its end. It
+// is budget.ErrNoDeadline, and nothing is done, when ctx has no deadline. A second
+// call waits for the first one, at most until its own ctx ends, and returns the same
+// report. A nil ctx panics, and so does a call from a task that Drain waits for,
+// with the task's name.
 func (r *Root) Drain(ctx context.Context) error {
 	if ctx == nil {
 		panic("scope: Root.Drain: nil context")
@@ -215,7 +230,7 @@ func (r *Root) Drain(ctx context.Context) error {
 		return budget.ErrNoDeadline
 	}
 	for _, t := range tasksOnStack() {
-		if t.inside(c, nil) {
+		if t.context().Within(&c.node) {
 			panic(fmt.Sprintf("scope: Root.Drain: task %q waits for itself", t.name))
 		}
 	}
@@ -240,16 +255,18 @@ func (r *Root) Drain(ctx context.Context) error {
 		c.idleBy(context.WithoutCancel(ctx), deadline.Add(-left/10))
 	}
 
+	runs := whoRuns(c)
 	c.node.Mu.Lock()
 	c.phase = cleaning
 	c.cleanupTime = max(time.Until(deadline), time.Millisecond)
 	c.node.Mu.Unlock()
-	report := &DrainError{Root: c.node.Name, Left: whoRuns(c)}
+	report := &DrainError{Root: c.node.Name, Left: runs}
 	c.clean()
 	c.node.Mu.Lock()
 	report.Cleanup = asErrors(nil, c.outcome.cleanup)
+	report.Cut = asErrors(nil, r.cut)
 	c.node.Mu.Unlock()
-	if len(report.Left)+len(report.Cleanup) > 0 {
+	if len(report.Left)+len(report.Cut)+len(report.Cleanup) > 0 {
 		r.report = report
 	}
 	c.node.Close(scopeClosed)
@@ -290,7 +307,8 @@ func (r *Root) DrainAfter(ctx context.Context, within time.Duration) error {
 	return errors.Join(failure, err)
 }
 
-// idleBy waits until no task runs and reports whether that came before the instant
+// idleBy waits until no task of a Root runs, nor a scope opened under its context,
+// and reports whether that came before the instant
 // given and before the end of ctx.
 func (c *core) idleBy(ctx context.Context, at time.Time) bool {
 	over := false
@@ -306,20 +324,21 @@ func (c *core) idleBy(ctx context.Context, at time.Time) bool {
 	defer context.AfterFunc(ctx, func() { once.Do(giveUp) })()
 	c.node.Mu.Lock()
 	defer c.node.Mu.Unlock()
-	for c.live > 0 && !over {
+	for (c.live > 0 || c.inner != nil) && !over {
 		c.node.Idle.Wait()
 	}
-	return c.live == 0
+	return c.live == 0 && c.inner == nil
 }
 
-// A DrainError says what Drain had to leave behind.
+// A DrainError says what did not come to its end.
 type DrainError struct {
 	Root    string
 	Left    []Straggler // what still runs
+	Cut     []error     // work of Root.Go that was cancelled before it was done, each a *TaskError
 	Cleanup []error     // of cleanups, each a *TaskError
 }
 
-// Error names what was left behind.
+// Error names what was left, cut and not cleaned up.
 func (e *DrainError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "scope: draining %s:", e.Root)
@@ -330,6 +349,15 @@ func (e *DrainError) Error() string {
 		}
 		fmt.Fprintf(&b, " %v;", g)
 	}
+	for i, err := range e.Cut {
+		if i == few {
+			fmt.Fprintf(&b, " and %d more;", len(e.Cut)-few)
+			break
+		}
+		if te, ok := err.(*TaskError); ok {
+			fmt.Fprintf(&b, " task %q cut short: %s;", te.Task, text(te.Err))
+		}
+	}
 	for _, err := range e.Cleanup {
 		if te, ok := err.(*TaskError); ok {
 			fmt.Fprintf(&b, " cleanup %q: %s;", te.Task, text(te.Err))
@@ -338,8 +366,8 @@ func (e *DrainError) Error() string {
 	return strings.TrimSuffix(b.String(), ";")
 }
 
-// Unwrap returns the errors of cleanups.
-func (e *DrainError) Unwrap() []error { return e.Cleanup }
+// Unwrap returns what was cut and the errors of cleanups.
+func (e *DrainError) Unwrap() []error { return slices.Concat(e.Cut, e.Cleanup) }
 
 // WriteText writes the live tree: every scope opened below the Root and every task
 // in it, with ages, the time left, what ended it and how long ago, who waits for a

@@ -23,10 +23,13 @@ func ExampleRoot() {
 	root := scope.NewRoot("shop")
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			root.Go(r.Context(), "audit", budget.Within(time.Minute), func(context.Context) error {
+			audit := func(context.Context) error {
 				fmt.Println("audited", r.URL.Path)
 				return nil
-			})
+			}
+			if err := root.Go(r.Context(), "audit", budget.Within(time.Minute), audit); err != nil {
+				audit(r.Context()) // the root drains: do it before the answer
+			}
 			fmt.Fprint(w, "sold")
 		}),
 		// Scopes of requests stand in the root's live tree.

@@ -40,17 +40,19 @@ func TestDrainFromItsOwnWorkPanics(t *testing.T) {
 		}))
 		synctest.Wait()
 		require.NoError(t, root.Go(t.Context(), "after", budget.Within(time.Hour), func(context.Context) error { return nil }), "nothing has begun to drain")
-		// A request's scope is not the Root's own work: Drain does not wait for it.
-		require.NoError(t, scope.Run(root.Context(), "request", budget.Within(time.Hour), func(_ context.Context, s *scope.Scope) error {
-			s.Go("task", func(ctx context.Context) error { return drainWithin(t, root, time.Minute) })
+		request, cancel := context.WithCancel(root.Context())
+		defer cancel()
+		require.NoError(t, scope.Run(request, "request", budget.Within(time.Hour), func(_ context.Context, s *scope.Scope) error {
+			s.Go("task", func(ctx context.Context) error { drain(ctx, "task"); return nil })
 			return nil
 		}))
+		require.NoError(t, drainWithin(t, root, time.Minute))
 	})
 }
 
-// TestWorkThatAnswersItsContextsErrorAfterADrainHasNotFailed: whether it returns the
-// cause or, as most code does, ctx.Err().
-func TestWorkThatAnswersItsContextsErrorAfterADrainHasNotFailed(t *testing.T) {
+// TestAServerThatEndsWithItsContextHasNotFailed: whether it returns the cause or, as
+// most code does, ctx.Err(). Work that was to be done and is not is another matter.
+func TestAServerThatEndsWithItsContextHasNotFailed(t *testing.T) {
 	for name, f := range map[string]func(ctx context.Context) error{
 		"err":   func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
 		"cause": func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) },
@@ -64,12 +66,21 @@ func TestWorkThatAnswersItsContextsErrorAfterADrainHasNotFailed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				root := scope.NewRoot("shop")
-				root.SetTrace(&scope.Trace{TaskFailed: func(_, task string, err error) { t.Errorf("%s failed: %v", task, err) }})
+				var failed []string
+				root.SetTrace(&scope.Trace{TaskFailed: func(_, task string, _ error) { failed = append(failed, task) }})
 				require.NoError(t, root.Serve("server", f))
-				require.NoError(t, root.Go(t.Context(), "mail", budget.Within(time.Hour), f))
 				ctx, cancel := context.WithCancel(t.Context())
 				cancel()
 				assert.NoError(t, root.DrainAfter(ctx, 10*time.Second))
+				assert.Empty(t, failed)
+
+				root = scope.NewRoot("shop")
+				root.SetTrace(&scope.Trace{TaskFailed: func(_, task string, _ error) { failed = append(failed, task) }})
+				require.NoError(t, root.Go(t.Context(), "mail", budget.Within(time.Hour), f))
+				var e *scope.DrainError
+				require.ErrorAs(t, root.DrainAfter(ctx, 10*time.Second), &e)
+				assert.Len(t, e.Cut, 1)
+				assert.Equal(t, []string{"mail"}, failed)
 			})
 		})
 	}

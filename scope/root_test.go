@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -93,7 +94,8 @@ func TestDrainStopsInOrder(t *testing.T) {
 			return context.Cause(ctx)
 		}))
 		synctest.Wait()
-		assert.NoError(t, drainWithin(t, root, 10*time.Second))
+		err := drainWithin(t, root, 10*time.Second)
+		assert.ErrorContains(t, err, `task "mail" cut short`, "somebody must hear that it was not done")
 		assert.Equal(t, []string{
 			"consumer stops taking 0s", "consumer ended 1s", "mail cancelled 8s", "cleanup second 8s", "cleanup first 8s",
 		}, order)
@@ -106,6 +108,47 @@ func TestDrainStopsInOrder(t *testing.T) {
 		assert.ErrorIs(t, recovered(func() { root.Cleanup("late", never) }).(error), scope.ErrClosed)
 		assert.Equal(t, budget.Shutdown, budget.KindOf(context.Cause(root.Context())))
 	})
+}
+
+// TestDrainWaitsForScopesOfRequests: also where net/http has put a context of its
+// own between them and the Root.
+func TestDrainWaitsForScopesOfRequests(t *testing.T) {
+	for name, c := range map[string]struct {
+		takes time.Duration
+		after time.Duration
+		left  []string
+	}{
+		"one that ends by itself": {time.Second, time.Second, nil},
+		"one that is deaf":        {time.Minute, 9 * time.Second, []string{"search/profile"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				root := scope.NewRoot("shop")
+				request, cancel := context.WithCancel(root.Context())
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					defer cancel()
+					scope.Run(request, "search", budget.Within(time.Hour), func(_ context.Context, s *scope.Scope) error {
+						s.Go("profile", deafFor(c.takes))
+						return nil
+					})
+				}()
+				synctest.Wait()
+				start := time.Now()
+				err := drainWithin(t, root, 10*time.Second)
+				assert.Equal(t, c.after, time.Since(start))
+				var names []string
+				if e := (*scope.DrainError)(nil); errors.As(err, &e) {
+					for _, g := range e.Left {
+						names = append(names, strings.TrimPrefix(g.Scope+"/"+g.Task, "shop/"))
+					}
+				}
+				assert.Equal(t, c.left, names, "%v", err)
+				<-done
+			})
+		})
+	}
 }
 
 func TestCase53_OneStuckHookDoesNotStopTheOthers(t *testing.T) {

@@ -22,6 +22,9 @@ import (
 // it returns because it was told to end is no failure. Scope.Wait does not wait
 // for services. A handle with a Limit, or an Optional one, has no services: that
 // panics.
+//
+// When its context ends nobody sends to a service any more, but what was sent may
+// still stand in a buffer: a service that must lose nothing empties it then.
 func (s *Scope) Service() *Scope {
 	h := *s
 	h.mode |= service

@@ -1,11 +1,13 @@
 package scope
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -153,6 +155,17 @@ func (c *core) overdue(t *task, began time.Time, paused time.Duration) {
 // wait for others.
 func whoRuns(c *core) []Straggler {
 	found := c.appendOverdue(nil, true)
+	c.node.Mu.Lock()
+	var hung []*core // in the tree, with a context that net/http or others made
+	for in := c.inner; in != nil; in = in.place.next {
+		hung = append(hung, in)
+	}
+	c.node.Mu.Unlock()
+	for _, in := range hung {
+		if !slices.ContainsFunc(found, func(g overdueTask) bool { return g.core == in }) {
+			found = in.appendOverdue(found, true)
+		}
+	}
 	if len(found) == 0 {
 		return nil
 	}
@@ -178,6 +191,11 @@ func (c *core) appendOverdue(to []overdueTask, again bool) []overdueTask {
 	var live []*task
 	for t := c.tasks; t != nil; t = t.next {
 		if t.mode&marker == 0 && (again || t.mode&service == 0) {
+			live = append(live, t)
+		}
+	}
+	if again {
+		for t := c.left; t != nil; t = t.next {
 			live = append(live, t)
 		}
 	}
@@ -231,7 +249,7 @@ func (t *task) appendOverdue(to []overdueTask, again bool) []overdueTask {
 	c := t.core
 	c.node.Mu.Lock()
 	e := t.ending()
-	late := e != nil && !t.done && (again || !t.reported)
+	late := e != nil && (again && (!t.done || t.abandoned) || !t.done && !t.reported)
 	t.reported = t.reported || late
 	c.node.Mu.Unlock()
 	if !late {
@@ -277,8 +295,8 @@ func deliver(found []overdueTask) {
 
 // The log must not become the next thing that a slow machine suffers from: when
 // one dependency hangs, thousands of tasks may overstay at once, each with its
-// stack. So the process logs five stragglers, then one a second, and counts the
-// others. In a synctest bubble all are logged: its clock cannot tell when the last
+// stack, or thousands of background tasks fail. So the process logs five such
+// reports, then one a second, and counts the others. In a synctest bubble all are logged: its clock cannot tell when the last
 // was, and a test would depend on those that ran before it.
 var (
 	logged   = rate.NewLimiter(rate.Every(time.Second), 5)
@@ -286,12 +304,19 @@ var (
 )
 
 func logStraggler(g Straggler) {
+	logSome(slog.LevelWarn, "scope: straggler", "scope", g.Scope, "task", g.Task, "function", g.Function,
+		"overdue", g.Overdue, "stack", g.Stack)
+}
+
+func logSome(level slog.Level, message string, args ...any) {
 	if !ofBubble(time.Now()) && !logged.Allow() {
 		unlogged.Add(1)
 		return
 	}
-	slog.Default().Warn("scope: straggler", "scope", g.Scope, "task", g.Task, "function", g.Function,
-		"overdue", g.Overdue, "unlogged", unlogged.Swap(0), "stack", g.Stack)
+	if n := unlogged.Swap(0); n > 0 {
+		args = append(args, "unlogged", n)
+	}
+	slog.Default().Log(context.Background(), level, message, args...)
 }
 
 func (c *core) countStraggler() {

@@ -70,6 +70,7 @@ func (c *core) leaveTree() {
 		p.next.place.prev = p.prev
 	}
 	p.prev, p.next = nil, nil
+	p.above.node.Idle.Broadcast() // a Root that drains waits for what hangs in it
 }
 
 // A scopeLine is what the tree tells of one scope.
@@ -97,6 +98,7 @@ type taskLine struct {
 	Name    string  `json:"name"`
 	State   string  `json:"state"` // running, waiting for a slot, overdue, straggler, panicked, orphan
 	Service bool    `json:"service,omitempty"`
+	Attempt bool    `json:"attempt,omitempty"` // of a race
 	Age     millis  `json:"age_ms"`
 	Left    *millis `json:"left_ms,omitempty"`
 	Limit   string  `json:"limit,omitempty"`
@@ -247,7 +249,7 @@ func endOf(n *ctxnode.Node, now time.Time) (left *millis, overdue millis, cause 
 }
 
 func (t *task) lineLocked(now time.Time) taskLine {
-	l := taskLine{Name: t.name, State: "running", Service: t.mode&service != 0}
+	l := taskLine{Name: t.name, State: "running", Service: t.mode&service != 0, Attempt: t.mode&attempt != 0}
 	l.Left, l.Overdue, l.ended = endOf(t.context().Node(), now)
 	if t.node != nil {
 		l.Limit = limitOf(t.node)
@@ -349,8 +351,11 @@ func (textWriter) scope(w *bufio.Writer, l *scopeLine, depth int, _ bool) {
 
 func (textWriter) task(w *bufio.Writer, l *taskLine, depth int, _ bool) {
 	what := "task"
-	if l.Service {
+	switch {
+	case l.Service:
 		what = "service"
+	case l.Attempt:
+		what = "attempt"
 	}
 	fmt.Fprintf(w, "%*s%s %s: %s", 2*depth, "", what, l.Name, l.State)
 	writeEnd(w, l.Age, l.Left, l.Limit, l.Cause, l.Overdue)

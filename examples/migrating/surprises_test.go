@@ -153,12 +153,12 @@ func Example_aValueNeedsAWait() {
 func Example_theContextIsTheParameter() {
 	outer := context.Background()
 	_ = inPage(func(_ context.Context, s *scope.Scope) error {
-		s.Go("price", soldOut)
 		s.Go("stock", func(ctx context.Context) error {
 			<-ctx.Done()
 			fmt.Println("cancelled:", ctx.Err() != nil, "the one from outside:", outer.Err() != nil)
 			return context.Cause(ctx)
 		})
+		s.Go("price", soldOut)
 		return nil
 	})
 	// Output: cancelled: true the one from outside: false

@@ -130,6 +130,15 @@ func (v *View) appendPath(b []byte) []byte {
 // Above returns the view in which n was opened, nil at a root.
 func (n *Node) Above() *View { return n.above }
 
+// HangsUnder returns the view in which n was opened when its end ends n, nil when
+// it does not.
+func (n *Node) HangsUnder() *View {
+	if n.detached || n.above == nil || n.up != n.above.node {
+		return nil
+	}
+	return n.above
+}
+
 // Within reports whether v looks onto n or onto a node opened inside it.
 func (v *View) Within(n *Node) bool {
 	for ; v != nil; v = v.node.above {

@@ -82,7 +82,9 @@ type Config[T any] struct {
 	Inline bool
 }
 
-// A Gate decides whether a hedge may be launched. TryTake must not wait. It is
+// A Gate decides whether a hedge may be launched, such as the Hedges of a retry
+// budget, which earns what it allows from successes: report them, by
+// retrybudget.Do around the race or by its Success. TryTake must not wait. It is
 // asked once for each of the attempts that a Hedge may add, when the time for it
 // has come: not for the first attempt, and not when the hedge could not begin
 // anyhow. A refusal gives that one attempt up; it never fails the call, which goes

@@ -15,9 +15,12 @@
 //     do. Their names begin with that of the race, and the scope measures how
 //     long each took to stop: see scope.Stats and scope.Trace.
 //   - Where ctx does not end with a scope, because there is none, because the
-//     standard library has derived it with a deadline of its own, or in a service
-//     or a cleanup, nobody would wait for the losers, and so the call does, before
-//     it returns.
+//     standard library has derived it with an end of its own, or in a service, a
+//     cleanup or the work of a Root, nobody would wait for the losers, and so the
+//     call does, before it returns: a loser that does not obey then holds it up.
+//     Derive with budget.Enter, or open a scope, where that matters.
+//   - Attempts stand in the tree, in traces and in causes under the race's name,
+//     beside the task that called: give the race a name of its own.
 //   - A value that is not returned to the caller is given to Config.Dispose, once:
 //     that of an attempt that came too late, or all that a quorum had when it
 //     failed.

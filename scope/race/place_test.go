@@ -53,7 +53,7 @@ func TestTheLosersAreWaitedForByTheInnermostScopeOrElseByTheCall(t *testing.T) {
 			defer cancel()
 			race(ctx)
 		}},
-		{"a budget entered in the scope", slow, func(ctx context.Context, s *scope.Scope, race probe) {
+		{"a budget entered in the scope", fast, func(ctx context.Context, s *scope.Scope, race probe) {
 			ctx, cancel, _ := budget.Enter(ctx, budget.Within(time.Second))
 			defer cancel()
 			race(ctx)
