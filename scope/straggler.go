@@ -1,25 +1,12 @@
 package scope
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"log/slog"
-	"reflect"
-	"runtime"
 	"slices"
-	"sync/atomic"
 	"time"
-	"unsafe"
-
-	"golang.org/x/time/rate"
 
 	"github.com/curfew-go/curfew/internal/ctxnode"
 )
-
-// ErrAbandoned is matched by the outcome of a task that did not obey the end of
-// its context and that its scope went on without: see [Scope.SetStragglers].
-var ErrAbandoned = errors.New("scope: task abandoned")
 
 // Then is what a scope does about its stragglers once they are reported.
 type Then uint8
@@ -176,13 +163,6 @@ func whoRuns(c *core) []Straggler {
 	return all
 }
 
-// An overdueTask is a straggler on its way into a report.
-type overdueTask struct {
-	core *core
-	task *task // nil: the body
-	Straggler
-}
-
 // appendOverdue adds the stragglers of c and of all that is open below it. With
 // again, also those reported already and those of scopes that look after their
 // own.
@@ -265,171 +245,6 @@ func sinceEnd(e *ctxnode.Ending) time.Duration {
 		return 0
 	}
 	return time.Since(e.At)
-}
-
-// deliver reports stragglers, and does what their scopes want done about them.
-func deliver(found []overdueTask) {
-	if len(found) == 0 {
-		return
-	}
-	for _, g := range told(found) {
-		g.core.countStraggler()
-		if tr := g.core.trace(); tr != nil && tr.Straggler != nil {
-			tr.Straggler(g.Straggler)
-		} else {
-			logStraggler(g.Straggler)
-		}
-	}
-	for i := range found {
-		g := &found[i]
-		switch g.core.thenWhat() {
-		case Crash:
-			panic(fmt.Sprintf("scope: %v\n\n%s", g.Straggler, g.Stack))
-		case Abandon:
-			if g.task != nil {
-				g.core.abandon(g.task)
-			}
-		}
-	}
-}
-
-// The log must not become the next thing that a slow machine suffers from: when
-// one dependency hangs, thousands of tasks may overstay at once, each with its
-// stack, or thousands of background tasks fail. So the process logs five such
-// reports, then one a second, and counts the others. In a synctest bubble all are logged: its clock cannot tell when the last
-// was, and a test would depend on those that ran before it.
-var (
-	logged   = rate.NewLimiter(rate.Every(time.Second), 5)
-	unlogged atomic.Int64
-)
-
-func logStraggler(g Straggler) {
-	logSome(slog.LevelWarn, "scope: straggler", "scope", g.Scope, "task", g.Task, "function", g.Function,
-		"overdue", g.Overdue, "stack", g.Stack)
-}
-
-func logSome(level slog.Level, message string, args ...any) {
-	if !ofBubble(time.Now()) && !logged.Allow() {
-		unlogged.Add(1)
-		return
-	}
-	if n := unlogged.Swap(0); n > 0 {
-		args = append(args, "unlogged", n)
-	}
-	slog.Default().Log(context.Background(), level, message, args...)
-}
-
-func (c *core) countStraggler() {
-	c.node.Mu.Lock()
-	c.stragglers++
-	c.node.Mu.Unlock()
-}
-
-func (c *core) thenWhat() Then {
-	c.node.Mu.Lock()
-	defer c.node.Mu.Unlock()
-	return c.then
-}
-
-// abandon goes on without t. What it would have brought back is cut off.
-func (c *core) abandon(t *task) {
-	c.node.Mu.Lock()
-	node := t.context().Node()
-	own := node.Ending()
-	if t.done || t.settling || own == nil {
-		c.node.Mu.Unlock()
-		return
-	}
-	t.abandoned = true
-	c.node.Mu.Unlock()
-
-	err := fmt.Errorf("%w: %w", ErrAbandoned, node.Cause())
-	switch {
-	case t.mode&attempt != 0:
-		t.work.(attemptWork).finished(err)
-	case t.mode&optional != 0:
-		c.miss(t, &TaskError{Err: err})
-	default:
-		c.recordAbandoned(&TaskError{Task: t.name, Err: err}, node)
-	}
-	c.node.Mu.Lock()
-	t.leaveLocked(err)
-	c.orphans++
-	t.next = c.left
-	if t.next != nil {
-		t.next.prev = t
-	}
-	c.left = t
-	c.node.Idle.Broadcast()
-	c.node.Mu.Unlock()
-}
-
-// orphanEnded is the end of a task that was abandoned.
-func (t *task) orphanEnded(err error) {
-	c := t.core
-	overrun := t.overrun()
-	t.close()
-	c.node.Mu.Lock()
-	// Whoever abandons t may not have got to the end of it.
-	for !t.done {
-		c.node.Idle.Wait()
-	}
-	if t.prev != nil {
-		t.prev.next = t.next
-	} else {
-		c.left = t.next
-	}
-	if t.next != nil {
-		t.next.prev = t.prev
-	}
-	t.prev, t.next = nil, nil
-	c.orphans--
-	c.node.Mu.Unlock()
-	c.noteOverrun(overrun)
-	c.leaveTree()
-	if tr := c.trace(); tr != nil && tr.OrphanEnded != nil {
-		tr.OrphanEnded(c.node.Path(), t.name, err, overrun)
-	}
-}
-
-// recordAbandoned notes that a task was abandoned: as cut when the scope's own end
-// came before, else as a failure.
-func (c *core) recordAbandoned(te *TaskError, own *ctxnode.Node) {
-	c.node.CatchUp()
-	cut := c.node.Ending() != nil && own.Cause() == c.node.Cause()
-	c.node.Mu.Lock()
-	first := c.recordLocked(te, cut && c.node.Ending() != nil)
-	c.node.Mu.Unlock()
-	if first {
-		c.node.Release()
-	}
-}
-
-// where names a function and the place where it is written.
-func where(f any) string {
-	v := reflect.ValueOf(f)
-	if v.Kind() != reflect.Func {
-		return unknownFunction
-	}
-	return writtenIn(v.Pointer())
-}
-
-// writtenIn names the function that begins at entry.
-func writtenIn(entry uintptr) string {
-	fn := runtime.FuncForPC(entry)
-	if fn == nil {
-		return unknownFunction
-	}
-	file, line := fn.FileLine(fn.Entry())
-	return fmt.Sprintf("%s %s:%d", fn.Name(), file, line)
-}
-
-const unknownFunction = "unknown function"
-
-// entryOf returns where the function f begins. To keep f itself for reports would
-// move every closure that is a body to the heap, and reflect does as well.
-func entryOf[F any](f F) uintptr {
-	return **(**uintptr)(unsafe.Pointer(&f))
 }
 
 // noteOverrun keeps the longest time that a task went on after its context's end.

@@ -10,8 +10,8 @@ import (
 
 // First starts all functions at the same time and returns the value of the first
 // one that succeeds. The others are cancelled, or not begun where one was that fast;
-// their scope waits for them, First does not. The name, which must not be empty, stands in errors, and the attempts
-// are called name/0, name/1 and so on.
+// their scope waits for them, First does not. The name, which must not be empty,
+// stands in errors, and the attempts are called name/0, name/1 and so on.
 //
 // The error is nil or an [*Error]: all have failed, ctx has ended, or it has no
 // deadline. A nil ctx, a nil function and no function at all panic.

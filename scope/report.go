@@ -1,0 +1,112 @@
+package scope
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"runtime"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/time/rate"
+)
+
+// An overdueTask is a straggler on its way into a report.
+type overdueTask struct {
+	core *core
+	task *task // nil: the body
+	Straggler
+}
+
+// deliver reports stragglers, and does what their scopes want done about them.
+func deliver(found []overdueTask) {
+	if len(found) == 0 {
+		return
+	}
+	for _, g := range told(found) {
+		g.core.countStraggler()
+		if tr := g.core.trace(); tr != nil && tr.Straggler != nil {
+			tr.Straggler(g.Straggler)
+		} else {
+			logStraggler(g.Straggler)
+		}
+	}
+	for i := range found {
+		g := &found[i]
+		switch g.core.thenWhat() {
+		case Crash:
+			panic(fmt.Sprintf("scope: %v\n\n%s", g.Straggler, g.Stack))
+		case Abandon:
+			if g.task != nil {
+				g.core.abandon(g.task)
+			}
+		}
+	}
+}
+
+// The log must not become the next thing that a slow machine suffers from: when
+// one dependency hangs, thousands of tasks may overstay at once, each with its
+// stack, or thousands of background tasks fail. So the process logs five such
+// reports, then one a second, and counts the others. In a synctest bubble all are logged: its clock cannot tell when the last
+// was, and a test would depend on those that ran before it.
+var (
+	logged   = rate.NewLimiter(rate.Every(time.Second), 5)
+	unlogged atomic.Int64
+)
+
+func logStraggler(g Straggler) {
+	logSome(slog.LevelWarn, "scope: straggler", "scope", g.Scope, "task", g.Task, "function", g.Function,
+		"overdue", g.Overdue, "stack", g.Stack)
+}
+
+func logSome(level slog.Level, message string, args ...any) {
+	if !ofBubble(time.Now()) && !logged.Allow() {
+		unlogged.Add(1)
+		return
+	}
+	if n := unlogged.Swap(0); n > 0 {
+		args = append(args, "unlogged", n)
+	}
+	slog.Default().Log(context.Background(), level, message, args...)
+}
+
+func (c *core) countStraggler() {
+	c.node.Mu.Lock()
+	c.stragglers++
+	c.node.Mu.Unlock()
+}
+
+func (c *core) thenWhat() Then {
+	c.node.Mu.Lock()
+	defer c.node.Mu.Unlock()
+	return c.then
+}
+
+// where names a function and the place where it is written.
+func where(f any) string {
+	v := reflect.ValueOf(f)
+	if v.Kind() != reflect.Func {
+		return unknownFunction
+	}
+	return writtenIn(v.Pointer())
+}
+
+// writtenIn names the function that begins at entry.
+func writtenIn(entry uintptr) string {
+	fn := runtime.FuncForPC(entry)
+	if fn == nil {
+		return unknownFunction
+	}
+	file, line := fn.FileLine(fn.Entry())
+	return fmt.Sprintf("%s %s:%d", fn.Name(), file, line)
+}
+
+const unknownFunction = "unknown function"
+
+// entryOf returns where the function f begins. To keep f itself for reports would
+// move every closure that is a body to the heap, and reflect does as well.
+func entryOf[F any](f F) uintptr {
+	return **(**uintptr)(unsafe.Pointer(&f))
+}

@@ -1,0 +1,181 @@
+package scope
+
+import (
+	"context"
+	"runtime/trace"
+
+	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/ctxnode"
+)
+
+// Run opens a scope, runs body in it, and returns when body, every task and
+// every cleanup has ended. The name, which must not be empty, stands in causes
+// and paths.
+//
+// body runs on the caller's goroutine, with a context that ends at the limit's
+// deadline, when ctx ends, when a task fails, or when the scope is cancelled.
+// A body that returns nil waits for the tasks; one that returns an error, that
+// panics or that calls runtime.Goexit cancels them first.
+//
+// The error is nil or an [*Error]. It is nil when nothing failed and nothing was
+// cut, even when body and tasks ended past the deadline: see [Stats].Late. When
+// there is no time to begin, body does not run: the error's Cause is the one
+// [budget.Enter] gives, and a limit of Inherited under a ctx without a deadline
+// gives [budget.ErrNoDeadline].
+func Run(ctx context.Context, name string, limit budget.Limit, body func(context.Context, *Scope) error) error {
+	if body == nil {
+		panic("scope: Run: nil body")
+	}
+	return run(ctx, name, limit, entryOf(body), body)
+}
+
+// RunValue is Run for a body that brings a value back. The value is returned
+// whenever body returned one, also beside an error, so that nothing it acquired
+// is lost.
+func RunValue[T any](ctx context.Context, name string, limit budget.Limit, body func(context.Context, *Scope) (T, error)) (T, error) {
+	if body == nil {
+		panic("scope: RunValue: nil body")
+	}
+	var v T
+	err := run(ctx, name, limit, entryOf(body), func(ctx context.Context, s *Scope) (err error) {
+		v, err = body(ctx, s)
+		return err
+	})
+	return v, err
+}
+
+// run is Run; origin is where the caller's function begins that body is or calls,
+// 0 when body is ours.
+func run(ctx context.Context, name string, limit budget.Limit, origin uintptr, body func(context.Context, *Scope) error) error {
+	if ctx == nil {
+		panic("scope: Run: nil context")
+	}
+	if name == "" {
+		panic("scope: Run: empty name")
+	}
+	c := &core{limit: limit, panicGrace: defaultPanicGrace, body: origin}
+	c.grace = stragglerGrace
+	c.handle.c = c
+	c.node.Name = name
+	c.node.Owner = c
+	if hooks {
+		if c.env = envAbove(ctx); c.env == nil && trace.IsEnabled() {
+			c.env = &nobody
+		}
+		if c.env != nil {
+			traced, end := withTraceTask(ctx, name)
+			ctx = traced
+			defer end()
+		}
+	}
+	kept, err := ctxnode.Hooks.Enter(&c.node, ctx, &c.limit)
+	if err != nil {
+		return refused(ctx, name, err)
+	}
+	if c.cleanupTime = kept; kept == 0 {
+		c.cleanupTime = defaultCleanupTime
+	}
+	if above := c.node.Above(); above != nil {
+		c.inheritSlots(above)
+	}
+	if hooks && c.env != nil && c.env.root != nil {
+		c.joinTree()
+		defer c.leaveTree()
+	}
+
+	settled := false
+	defer func() {
+		if settled {
+			return
+		}
+		// The body panicked or called Goexit. Its goroutine unwinds through
+		// here with its own stack; nothing is recovered unless the tasks do
+		// not end in time, when the panic must not wait for them.
+		c.abandonBody()
+		if !c.joinWithin() {
+			if v := recover(); v != nil {
+				c.leaveTasksBehind()
+				panic(v)
+			}
+			c.join()
+		}
+		c.clean()
+		c.node.Close(scopeClosed)
+		if pe := c.releaseParked(); pe != nil {
+			if v := recover(); v != nil {
+				panic(v) // the body's own panic; the task's was reported when it happened
+			}
+			panic(pe)
+		}
+	}()
+	c.bodyReturned(body(&c.node.View, &c.handle))
+	c.join()
+	endedBefore := c.node.Ending() != nil
+	c.clean()
+	verdict := c.verdict(endedBefore)
+	c.node.Close(scopeClosed)
+	pe := c.releaseParked()
+	settled = true
+	if pe != nil {
+		panic(pe)
+	}
+	if verdict == nil {
+		return nil
+	}
+	return verdict
+}
+
+// envAbove returns who looks on at a scope opened under ctx. The scope or the
+// task of which ctx is the very context knows it.
+func envAbove(ctx context.Context) *env {
+	if v, ok := ctx.(*ctxnode.View); ok {
+		switch o := v.Of().(type) {
+		case *core:
+			return o.env
+		case *task:
+			if v == &o.view && !o.derived {
+				return o.core.env
+			}
+		}
+	}
+	return envOf(ctx)
+}
+
+// nobody stands for an env while runtime/trace takes a trace.
+var nobody env
+
+// inheritSlots makes c's tasks need the slots of the scope it was opened in. What
+// a cleanup opens needs none, as the cleanup itself: it has a bound, which it would
+// spend on waiting for slots that its own opener, or other work, holds.
+func (c *core) inheritSlots(above *ctxnode.View) {
+	for v := above; v != nil; v = v.Node().Above() {
+		var up *core
+		switch o := v.Of().(type) {
+		case *cleanupRun:
+			return
+		case *task:
+			up = o.core
+		case *core:
+			up = o
+		default:
+			continue
+		}
+		if s := up.slots.Load(); s != nil {
+			c.slots.Store(s)
+		}
+		return
+	}
+}
+
+// refused is the error of a scope whose body did not run.
+func refused(ctx context.Context, name string, err error) *Error {
+	path := name
+	if v := ctxnode.Find(ctx); v != nil && v.Path() != "" {
+		path = v.Path() + "/" + name
+	}
+	cause, ok := err.(*budget.Cause)
+	if !ok {
+		cause = &budget.Cause{Kind: budget.Failed, Scope: path, Err: err}
+	}
+	return &Error{Scope: path, Cause: cause}
+}
