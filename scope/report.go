@@ -49,8 +49,9 @@ func deliver(found []overdueTask) {
 // The log must not become the next thing that a slow machine suffers from: when
 // one dependency hangs, thousands of tasks may overstay at once, each with its
 // stack, or thousands of background tasks fail. So the process logs five such
-// reports, then one a second, and counts the others. In a synctest bubble all are logged: its clock cannot tell when the last
-// was, and a test would depend on those that ran before it.
+// reports, then one a second, and counts the others. In a synctest bubble all are
+// logged: its clock cannot tell when the last was, and a test would depend on those
+// that ran before it.
 var (
 	logged   = rate.NewLimiter(rate.Every(time.Second), 5)
 	unlogged atomic.Int64

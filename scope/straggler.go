@@ -42,8 +42,9 @@ func (g Straggler) String() string {
 // SetStragglers says what happens to tasks of s that still run a grace after the
 // end of their context, 100 ms without a call. They are reported, to
 // Trace.Straggler or else to slog.Default at level Warn, five at once and then one
-// a second for the whole process; then, by default, s goes on waiting. Work in a Detached block has a bound of its own and is no straggler
-// meanwhile; a negative grace reports nobody.
+// a second for the whole process; then, by default, s goes on waiting. Work in a
+// Detached block has a bound of its own and is no straggler meanwhile; a negative
+// grace reports nobody.
 //
 // To Abandon is to let Run return while the task goes on using what it was given:
 // only what can be left alone may be abandoned. It is counted in Stats.Orphans and

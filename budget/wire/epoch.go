@@ -89,8 +89,8 @@ func (f Form) parseEpochNanos(s string, now time.Time, waited time.Duration) (le
 }
 
 // earlier returns which of an instant, which by our clock is byClock away, and of
-// what the sender told, less what is known to have passed since, counts. By how much the two differ is how far the clocks are
-// apart; in a queue the value aged as well, so there only a sender whose clock is
+// what the sender told, less what is known to have passed since, counts. By how much
+// the two differ is how far the clocks are apart; in a queue the value aged as well, so there only a sender whose clock is
 // ahead is found out.
 func (f Form) earlier(byClock, told time.Duration) (left time.Duration, skewed bool) {
 	ahead := byClock - told // told is not negative, so only below can this overflow
