@@ -9,7 +9,7 @@ COUNT    ?= 1
 export FUZZTIME
 
 .DEFAULT_GOAL := help
-.PHONY: help test race stress fuzz bench lint api tidy servers
+.PHONY: help test race stress fuzz bench twin lint api tidy servers
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ fuzz: ## Run each fuzz function for FUZZTIME (60s)
 
 bench: ## Run the root module's benchmarks; BENCH=regexp picks, COUNT repeats
 	@go test -run='^$$' -bench='$(BENCH)' -benchmem -count=$(COUNT) ./...
+
+twin: ## Compare a task's cost with and without the hooks that nobody uses
+	@scripts/twin.sh
 
 lint: ## gofmt, go mod tidy, go vet and staticcheck over every module
 	@scripts/lint.sh

@@ -14,7 +14,7 @@ import (
 	"github.com/curfew-go/curfew/retrybudget"
 )
 
-// Two retries of each of 1000 clients that all failed at the same instant: their
+// The retry of each of 1000 clients that all failed at the same instant: their
 // times are spread evenly over all that the ceiling allows.
 func TestAThousandClientsThatFailedTogetherComeBackSpreadOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

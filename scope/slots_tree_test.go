@@ -25,30 +25,82 @@ func TestNestedMapsOnSharedSlots(t *testing.T) {
 		var leaves atomic.Int64
 		ten := make([]int, fan)
 		var s1 *scope.Scope
-		var level func(depth int) func(context.Context, int) error
-		level = func(depth int) func(context.Context, int) error {
-			return func(ctx context.Context, _ int) error {
+		var level func(depth int) func(context.Context, int) (int, error)
+		level = func(depth int) func(context.Context, int) (int, error) {
+			return func(ctx context.Context, _ int) (int, error) {
 				if depth > 1 {
-					return scope.Each(ctx, "level", fan, ten, level(depth-1))
+					below, err := scope.Map(ctx, "level", fan, ten, level(depth-1))
+					sum := 0
+					for _, n := range below {
+						sum += n
+					}
+					return sum, err
 				}
 				g.enter()
 				defer g.leave()
 				time.Sleep(time.Millisecond)
-				if n := leaves.Add(1); n%500 == 0 {
-					assert.LessOrEqual(t, len(s1.Stats().Holding), slots)
-				}
-				return nil
+				leaves.Add(1)
+				assert.LessOrEqual(t, len(s1.Stats().Holding), slots, "tasks of all levels")
+				return 1, nil
 			}
 		}
 		start := time.Now()
 		require.NoError(t, scope.Run(t.Context(), "shop", budget.Within(time.Hour), func(ctx context.Context, s *scope.Scope) error {
 			s1 = s
 			s.SetSlots(slots)
-			return scope.Each(ctx, "level", fan, ten, level(4))
+			sum, err := level(5)(ctx, 0)
+			assert.Equal(t, 10_000, sum)
+			return err
 		}))
 		assert.EqualValues(t, 10_000, leaves.Load())
 		assert.EqualValues(t, slots, g.most.Load())
 		assert.Less(t, time.Since(start), 10_000*time.Millisecond/slots*2, "the slots are kept busy")
+	})
+}
+
+// TestACancelEndsNestedWaitsForSlotsInItsInstant: wherever in the tree they wait.
+func TestACancelEndsNestedWaitsForSlotsInItsInstant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ten := make([]int, 10)
+		var level func(depth int) func(context.Context, int) error
+		level = func(depth int) func(context.Context, int) error {
+			return func(ctx context.Context, _ int) error {
+				if depth > 1 {
+					return scope.Each(ctx, "level", 10, ten, level(depth-1))
+				}
+				return lasting(time.Minute)(ctx)
+			}
+		}
+		start := time.Now()
+		waiting := 0
+		err := scope.Run(t.Context(), "shop", budget.Within(time.Hour), func(ctx context.Context, s *scope.Scope) error {
+			s.SetSlots(16)
+			time.AfterFunc(90*time.Second, func() {
+				waiting = len(s.Stats().Waiting)
+				s.Cancel(nil)
+			})
+			return level(4)(ctx, 0)
+		})
+		assert.Equal(t, budget.Cancelled, budget.KindOf(err))
+		assert.Equal(t, 90*time.Second, time.Since(start))
+		assert.Positive(t, waiting)
+	})
+}
+
+func TestCase03_AGoexitFreesTheSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		err := scope.Run(t.Context(), "shop", budget.Within(time.Hour), func(_ context.Context, s *scope.Scope) error {
+			s.SetSlots(1)
+			s.SetKeepGoing()
+			s.Go("quits", func(context.Context) error { goexit(); return nil })
+			s.Go("next", func(context.Context) error { return nil }) // waits for the slot
+			s.Wait()
+			assert.Empty(t, s.Stats().Holding)
+			assert.Equal(t, 2, s.Stats().Started)
+			return nil
+		})
+		assert.ErrorIs(t, err, scope.ErrGoexit)
+		assert.ErrorContains(t, err, `"quits"`)
 	})
 }
 

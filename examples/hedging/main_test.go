@@ -172,6 +172,65 @@ func TestAnAttemptIsNumberedThroughScopesAndRaces(t *testing.T) {
 	})
 }
 
+// TestCase59_NoWaitUsesTheRealClock: races and retry loops with an hour to wait are
+// over in no time in a bubble.
+func TestCase59_NoWaitUsesTheRealClock(t *testing.T) {
+	slow := func(d time.Duration) func(context.Context) (string, error) {
+		return func(ctx context.Context) (string, error) {
+			select {
+			case <-time.After(d):
+				return "value", nil
+			case <-ctx.Done():
+				return "", context.Cause(ctx)
+			}
+		}
+	}
+	hour := func() time.Duration { return 30 * time.Minute }
+	for name, wait := range map[string]func(ctx context.Context) error{
+		"First": func(ctx context.Context) error {
+			_, err := race.First(ctx, "r", slow(time.Hour), slow(50*time.Minute))
+			return err
+		},
+		"Quorum": func(ctx context.Context) error {
+			_, err := race.Quorum(ctx, "r", 2, slow(time.Minute), slow(50*time.Minute))
+			return err
+		},
+		"Hedge": func(ctx context.Context) error {
+			_, err := race.Hedge(ctx, "r", hour(), slow(50*time.Minute))
+			return err
+		},
+		"Hedge, inline": func(ctx context.Context) error {
+			_, err := race.Config[string]{After: hour, Inline: true}.Hedge(ctx, "r", slow(50*time.Minute))
+			return err
+		},
+		"a back-off": func(ctx context.Context) error {
+			err := retrybudget.Do(ctx, retrybudget.Unlimited(), retrybudget.Policy{
+				Idempotent: true, Attempts: 2, Backoff: retrybudget.Backoff{Base: 50 * time.Minute, Max: 50 * time.Minute},
+			}, func(ctx context.Context) error {
+				if retrybudget.Attempt(ctx) == 2 {
+					return nil
+				}
+				return errors.New("boom")
+			})
+			return err
+		},
+		"a wait after a denial": func(ctx context.Context) error {
+			return retrybudget.Pause(ctx, &retrybudget.DeniedError{Wait: 50 * time.Minute})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel, err := budget.Enter(t.Context(), budget.Within(2*time.Hour))
+				require.NoError(t, err)
+				defer cancel()
+				require.NoError(t, wait(ctx))
+			})
+			assert.Less(t, time.Since(began), time.Second)
+		})
+	}
+}
+
 func TestTheProgramRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a few seconds of real time")
