@@ -3,5 +3,6 @@
 package scope
 
 // hooks says whether scopes look for somebody who looks on. The build without is
-// the twin that BenchmarkGo is compared with: what nobody uses must cost nothing.
+// the twin that BenchmarkGo is compared with, by make twin: what nobody uses must
+// cost nothing.
 const hooks = true

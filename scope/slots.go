@@ -12,8 +12,12 @@ import (
 // wait of a task started through In when the context given there ends.
 //
 // A task that blocks in Go, in a Wait, or in a Run until its tasks have ended
-// lends its slot meanwhile, so nested work on full slots completes. A task whose
-// context has ended no longer counts. Bodies that no task runs, services and
+// lends its slot meanwhile, so nested work on full slots completes. The task is
+// found on the goroutine's stack, of which the runtime shows the outer and the inner
+// fifty frames. A Map or All in a body that no task runs is missed when its item
+// waits for a slot forty calls deeper, a hundred frames down in all: it keeps its
+// slot then, and when no other comes free the wait lasts until the deadline. Such a
+// Map belongs into a task. A task whose context has ended no longer counts. Bodies that no task runs, services and
 // cleanups need no slot, nor does what a cleanup opens. A scope inside may set
 // fewer slots for itself.
 //
@@ -90,7 +94,7 @@ func newSlots(n int, up *slots) *slots {
 
 // needsSlot reports whether t must have a slot to run.
 func (c *core) needsSlot(t *task) bool {
-	return t.mode&(service|attempt) == 0 && c.slots.Load() != nil && (t.more == nil || t.more.hold == nil)
+	return t.mode&service == 0 && c.slots.Load() != nil && (t.more == nil || t.more.hold == nil)
 }
 
 // takeSlot gives t a slot, waiting for it until the scope's context ends, or that
