@@ -77,6 +77,7 @@ var Plan = []Room{
 	{Dir: "budget/plan", Floor: 1, Own: []string{"budget"}, Foreign: []string{xsync}},
 	{Dir: "budget/ledger", Floor: 1, Own: []string{"budget"}, Foreign: []string{xsync}},
 	{Dir: "budget/latency", Floor: 1, Own: []string{"budget"}, Foreign: []string{xsync}},
+	{Dir: "budget/meter", Floor: 1},
 	{Dir: "budget/wire", Floor: 1, Own: []string{"budget"}, Foreign: []string{xsync}},
 	{Dir: "retrybudget", Floor: 1, Own: with(ground, "budget"), Foreign: []string{xsync}},
 
