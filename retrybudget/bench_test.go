@@ -90,6 +90,8 @@ func BenchmarkContended(b *testing.B) {
 				panic("denied")
 			}
 		}},
+		// The least that a take with a look at the clock can cost.
+		{"clock", func() {}, func(int) { bare.Add(1); _ = target.core.now() }},
 		{"denied", func() {}, func(int) { empty.TryTake() }},
 		{"mix", func() {}, func(i int) {
 			if i%11 == 10 {
