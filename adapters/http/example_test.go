@@ -47,13 +47,17 @@ func Example() {
 		}
 		text, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		fmt.Println(resp.StatusCode, string(text))
+		result, _ := curfewhttp.ResultOf(resp.Header)
+		if result.Kind == budget.None {
+			fmt.Print(resp.StatusCode, " ", string(text))
+		} else {
+			fmt.Println(resp.StatusCode, result)
+		}
 		cancel()
 	}
 	// Output:
 	// 200 reserved, with time left: true
-	//
-	// 503 not started: local_budget_rejected
+	// 503 local_budget_rejected;not-started
 }
 
 // An expired request is refused before the handler sees it.
@@ -69,12 +73,12 @@ func ExampleHandler() {
 		r.Header.Set(curfewhttp.Header, left)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		fmt.Println(w.Code, w.Body)
+		fmt.Println(w.Code, w.Header().Get(curfewhttp.ResultHeader))
 	}
 	// Output:
-	// 200 ordered
+	// 200 ok
 	// refused: expired_on_arrival
-	// 503 not started: expired_on_arrival
+	// 503 expired_on_arrival;not-started
 }
 
 // With less than a millisecond to pass on nothing is sent.

@@ -1,9 +1,12 @@
 package curfewhttp
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/curfew-go/curfew/budget"
@@ -12,124 +15,254 @@ import (
 	"github.com/curfew-go/curfew/scope"
 )
 
-// Header is the name of the header that says how many milliseconds are left.
-const Header = "X-Request-Deadline-Ms"
-
-// defaultMax is the route maximum where none is configured.
-const defaultMax = 2 * time.Second
-
-// Config says how long a route may take.
-type Config struct {
-	// Max is the most time a request may take, and what it gets when the caller
-	// does not say; 2 s when zero. A negative Max panics in Handler.
-	Max time.Duration
-	// Useful is the least time with which beginning makes sense: a request
-	// that has less is refused, never given more. Zero refuses only what has
-	// expired. A negative Useful, or one above Max, panics in Handler.
-	Useful time.Duration
-	// Refused, when not nil, is told of each request that is refused, before
-	// the response is written. The error is a *budget.Cause or, for a malformed
-	// header, which is answered with 400, a *wire.FormatError. It may be called
-	// from many goroutines.
-	Refused func(r *http.Request, why error)
-}
-
 // Handler returns a handler that runs h under a deadline: what the request's
-// header says is left, at most c.Max, from the instant at which net/http has
+// headers say is left, at most c.Max, from the instant at which net/http has
 // parsed the request's head. h sees it in r.Context(), which also ends when the
 // client leaves, as ClientCancelled.
 //
 // A request that cannot be done in time is refused before h runs: with 503 when
-// its time has run out or is less than c.Useful, and with 400 when the header
+// its time has run out or is less than is useful, and with 400 when a header
 // is malformed. Several headers that are all valid count as the strictest.
 // 503 says that nothing was done. A request whose client has left already is
 // refused too, for the log alone.
 //
-// The deadline ends h's context; it does not stop an h that ignores it.
+// At the deadline the answer is 504, also when h does not look at its context: h
+// runs on the goroutine it would run on anyway, and nothing that it writes after its
+// deadline goes out, Write returns an error that matches http.ErrHandlerTimeout.
+// When h returns within c.Grace the connection is kept; else the answer is written
+// in its place and the connection closed, an HTTP/2 stream reset behind the answer.
+// A response that had begun is cut, so that the client does not take it for a whole
+// one. What h set as headers is lost in a 504 that h does not live to see; what
+// handlers further out set is not.
+//
+// A small body, of up to 4 KiB and a known length, is read before h runs, so that
+// over HTTP/1.1 the end of the client is noticed; while a larger one is not read to
+// its end, it is not, which net/http decides.
 func Handler(h http.Handler, c Config) http.Handler {
 	if h == nil {
 		panic("curfewhttp: Handler: nil handler")
 	}
-	if c.Max < 0 {
-		panic(fmt.Sprintf("curfewhttp: Handler: negative Max %v", c.Max))
+	c = c.settle()
+	var forms []wire.Form
+	if !c.Edge {
+		forms = slices.Clone(c.Forms)
 	}
-	if c.Useful < 0 {
-		panic(fmt.Sprintf("curfewhttp: Handler: negative Useful %v", c.Useful))
+	if c.RequestStart != "" {
+		forms = append(forms, wire.RequestStart(c.RequestStart))
 	}
-	if c.Max == 0 {
-		c.Max = defaultMax
+	names := make([]string, len(forms))
+	for i, f := range forms {
+		names[i] = http.CanonicalHeaderKey(f.Header())
 	}
-	if c.Useful > c.Max {
-		panic(fmt.Sprintf("curfewhttp: Handler: Useful %v is above Max %v: every request would be refused", c.Useful, c.Max))
+	return &handler{
+		next: h, config: c, grace: c.Grace, forms: forms, names: names,
+		peers:  budget.Within(c.Max).Named("route maximum"),
+		absent: budget.Within(c.Default).Named("route default"),
+		share:  share{of: c.RefuseAtMost},
+		hurry:  hurry{above: c.HurriedShare},
 	}
-	return &handler{next: h, config: c}
 }
 
 type handler struct {
-	next   http.Handler
-	config Config
+	next          http.Handler
+	config        Config
+	grace         time.Duration
+	forms         []wire.Form  // that are believed
+	names         []string     // of their headers, as a http.Header has them
+	peers, absent budget.Limit // of a request with a budget, and without one
+	share         share
+	hurry         hurry
+	checked       sync.Once // the server's WriteTimeout
+}
+
+// done is the ending of the context of a request that was answered.
+var done = &ctxnode.Ending{
+	Err: context.Canceled,
+	For: func(n *ctxnode.Node) error { return &budget.Cause{Kind: budget.Closed, Scope: n.Path()} },
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	limit, err := h.limit(r)
-	if err != nil {
-		h.refuse(w, r, err, http.StatusBadRequest)
+	if h.config.Mode == Observe {
+		h.observe(w, r)
 		return
 	}
-	ctx, cancel, err := budget.Enter(ctxnode.Client{Context: r.Context()}, limit.Require(h.config.Useful))
-	defer cancel()
+	g := &guard{h: h, w: w, r: r, began: time.Now()}
+	err := h.enter(g)
 	if err != nil {
-		h.refuse(w, r, err, budget.KindOf(err).HTTPStatus())
-		return
+		if h.config.Mode == Enforce {
+			h.refuse(g, err)
+			return
+		}
+		if h.wouldRefuse(g, err) != nil {
+			h.next.ServeHTTP(w, r)
+			return
+		}
 	}
-	defer passAbort()
-	inner := r.WithContext(ctx)
+	defer h.end(g)
+	h.extendWriteTimeout(g)
+	inner := r.WithContext(h.context(g))
+	h.strip(inner)
+	g.open()
+	g.takeBody(inner)
 	// net/http removes the temporary files of an upload by the request it made.
 	defer func() { r.MultipartForm = inner.MultipartForm }()
-	h.next.ServeHTTP(w, inner)
-}
-
-// limit returns the strictest of what the peer and the route say.
-func (h *handler) limit(r *http.Request) (budget.Limit, error) {
-	values := r.Header.Values(Header)
-	if len(values) == 0 {
-		return budget.Within(h.config.Max).Named("route default"), nil
+	if g.expired() {
+		return // while its body was read
 	}
-	limit := budget.Within(h.config.Max).Named("route maximum")
-	strictest := h.config.Max
-	for _, value := range values {
-		left, err := wire.ParseMillis(value)
+	if q := h.config.Queue; q != nil {
+		leave, err := q.enter(inner.Context())
 		if err != nil {
-			return budget.Limit{}, err
+			g.notStarted(err)
+			return
 		}
-		if left < strictest {
-			strictest = left
-			limit = budget.Within(left).Named("peer header")
-		}
+		defer leave()
 	}
-	return limit, nil
+	g.begun.Store(true)
+	h.next.ServeHTTP((*writer)(g), inner)
 }
 
-func (h *handler) refuse(w http.ResponseWriter, r *http.Request, why error, status int) {
-	if h.config.Refused != nil {
-		h.config.Refused(r, why)
-	}
-	text := "malformed " + Header
-	if status != http.StatusBadRequest {
-		text = "not started: " + budget.KindOf(why).String()
-	}
-	http.Error(w, text, status)
-}
-
-// passAbort lets http.ErrAbortHandler, which net/http knows by identity, through
-// unchanged when a task raised it. Any other panic goes on as it is.
-func passAbort() {
+// end is deferred: h has returned, or panics.
+func (h *handler) end(g *guard) {
 	v := recover()
-	if v == nil {
+	if e := g.node.Ending(); e != nil {
+		g.ended = e
+		g.overrun = time.Since(e.At)
+	}
+	g.node.End(done)
+	g.node.Stop()
+	cut := g.finish(v != nil)
+	h.report(g, v != nil)
+	switch pe, _ := v.(*scope.PanicError); {
+	case v == nil && cut:
+		panic(http.ErrAbortHandler)
+	case v == nil:
+	case pe != nil && errors.Is(pe, http.ErrAbortHandler):
+		// net/http knows it by identity, also when a task raised it.
+		panic(http.ErrAbortHandler)
+	default:
+		panic(v)
+	}
+}
+
+// enter reads what the caller gives, and starts g's context on it.
+func (h *handler) enter(g *guard) error {
+	peer, err := h.read(g.r, g.began)
+	h.received(g, peer)
+	if err != nil {
+		return err
+	}
+	g.peerLimited = peer.Limited
+	limit := h.absent
+	if peer.Limited {
+		g.peerLeft = peer.Left
+		limit = h.peers
+	}
+	g.waited = peer.Waited
+	if peer.Limited || peer.Waited > 0 {
+		limit = peer.Limit(limit)
+	}
+	if h.config.Reserve > 0 {
+		limit = limit.Reserve(h.config.Reserve)
+	}
+	useful := h.useful()
+	if useful > 0 && h.share.mayRefuse() {
+		limit = limit.Require(useful)
+	} else {
+		useful = 0
+	}
+	if err := h.start(g, limit); err != nil {
+		g.needed = useful
+		if budget.KindOf(err) == budget.LocalBudgetRejected {
+			h.share.refused()
+		}
+		return err
+	}
+	return nil
+}
+
+// start starts g's context under limit.
+func (h *handler) start(g *guard, limit budget.Limit) error {
+	g.node.Owner, g.node.Lazy = g, !h.tells()
+	g.limit = limit
+	if s := h.config.Stream; s != nil {
+		return s.start(g, limit)
+	}
+	_, err := ctxnode.Hooks.Enter(&g.node, ctxnode.Client{Context: g.r.Context()}, &g.limit)
+	return err
+}
+
+// context returns the context that h sees.
+func (h *handler) context(g *guard) context.Context {
+	ctx := context.Context(&g.node.View)
+	if g.first != nil {
+		ctx = g.first
+	}
+	return h.ledger(g, ctx)
+}
+
+// read returns what r says about its time.
+func (h *handler) read(r *http.Request, now time.Time) (wire.Peer, error) {
+	for _, name := range h.names {
+		if r.Header[name] != nil {
+			return wire.Read(r.Header.Values, now, h.forms...)
+		}
+	}
+	return wire.Peer{}, nil // without a look at each form, which costs
+}
+
+// strip takes what the caller of an edge says about time off what h sees, so that a
+// proxy inside does not pass it on.
+func (h *handler) strip(inner *http.Request) {
+	if !h.config.Edge {
 		return
 	}
-	if pe, ok := v.(*scope.PanicError); ok && errors.Is(pe, http.ErrAbortHandler) {
-		panic(http.ErrAbortHandler)
+	own := false
+	for _, f := range h.config.Forms {
+		name := http.CanonicalHeaderKey(f.Header()) // not among h.names: it is not believed
+		if inner.Header[name] == nil {
+			continue
+		}
+		if !own {
+			inner.Header, own = inner.Header.Clone(), true
+		}
+		delete(inner.Header, name)
 	}
-	panic(v)
+}
+
+// useful returns the least time with which beginning makes sense.
+func (h *handler) useful() time.Duration {
+	if h.config.Useful > 0 || h.config.Observed == nil {
+		return h.config.Useful
+	}
+	median, ok := h.config.Observed.Quantile(0.5)
+	if !ok {
+		return 0
+	}
+	return min(median, h.config.Max-h.config.Reserve)
+}
+
+// A share is a token bucket that lets some share of requests be refused.
+type share struct {
+	of     float64
+	credit atomic.Int64 // in millionths of a refusal
+}
+
+const perRefusal = 1_000_000
+
+// mayRefuse earns the share of one request and reports whether it may be refused.
+func (s *share) mayRefuse() bool {
+	if s.of == 1 {
+		return true
+	}
+	c := s.credit.Add(int64(s.of * perRefusal))
+	if most := int64(10 * perRefusal); c > most {
+		s.credit.CompareAndSwap(c, most)
+	}
+	return c >= perRefusal
+}
+
+func (s *share) refused() {
+	if s.of < 1 {
+		s.credit.Add(-perRefusal)
+	}
 }

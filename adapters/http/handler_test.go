@@ -3,11 +3,9 @@ package curfewhttp_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,13 +15,17 @@ import (
 	curfewhttp "github.com/curfew-go/curfew/adapters/http"
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/budget/wire"
-	"github.com/curfew-go/curfew/scope"
 )
 
 // seen is what a handler finds in its request.
 type seen struct {
 	left  time.Duration
 	limit string
+}
+
+// chain is how a cause names a peer's limit below a maximum of a minute.
+func chain(left string) string {
+	return "peer header X-Request-Deadline-Ms " + left + " < route maximum 1m0s"
 }
 
 func look(ctx context.Context) seen {
@@ -43,18 +45,18 @@ func TestTheHeaderIsReadAndItsLimitHolds(t *testing.T) {
 	}{
 		{"none: the route's maximum", curfewhttp.Config{Max: 40 * time.Second}, nil, 40 * time.Second, "route default 40s"},
 		{"none, and no maximum", curfewhttp.Config{}, nil, 2 * time.Second, "route default 2s"},
-		{"some", curfewhttp.Config{Max: time.Minute}, []string{"30000"}, 30 * time.Second, "peer header 30s"},
-		{"some, and no maximum", curfewhttp.Config{}, []string{"1900"}, 1900 * ms, "peer header 1.9s"},
+		{"some", curfewhttp.Config{Max: time.Minute}, []string{"30000"}, 30 * time.Second, "peer header X-Request-Deadline-Ms 30s < route maximum 1m0s"},
+		{"some, and no maximum", curfewhttp.Config{}, []string{"1900"}, 1900 * ms, "peer header X-Request-Deadline-Ms 1.9s < route maximum 2s"},
 		{"as much as the maximum", curfewhttp.Config{Max: time.Minute}, []string{"60000"}, time.Minute, "route maximum 1m0s"},
 		{"more than the maximum", curfewhttp.Config{Max: time.Minute}, []string{"60001"}, time.Minute, "route maximum 1m0s"},
 		{"more than any", curfewhttp.Config{Max: time.Minute}, []string{"9999999999"}, time.Minute, "route maximum 1m0s"},
 		{"more than the maximum there is without one", curfewhttp.Config{}, []string{"28800000"}, 2 * time.Second, "route maximum 2s"},
-		{"leading zeros", curfewhttp.Config{Max: time.Minute}, []string{"0000030000"}, 30 * time.Second, "peer header 30s"},
-		{"repeated, the strictest first", curfewhttp.Config{Max: time.Minute}, []string{"30000", "50000"}, 30 * time.Second, "peer header 30s"},
-		{"repeated, the strictest last", curfewhttp.Config{Max: time.Minute}, []string{"50000", "40000", "30000"}, 30 * time.Second, "peer header 30s"},
+		{"leading zeros", curfewhttp.Config{Max: time.Minute}, []string{"0000030000"}, 30 * time.Second, "peer header X-Request-Deadline-Ms 30s < route maximum 1m0s"},
+		{"repeated, the strictest first", curfewhttp.Config{Max: time.Minute}, []string{"30000", "50000"}, 30 * time.Second, "peer header X-Request-Deadline-Ms 30s < route maximum 1m0s"},
+		{"repeated, the strictest last", curfewhttp.Config{Max: time.Minute}, []string{"50000", "40000", "30000"}, 30 * time.Second, "peer header X-Request-Deadline-Ms 30s < route maximum 1m0s"},
 		{"repeated, all above the maximum", curfewhttp.Config{Max: time.Minute}, []string{"500000", "400000"}, time.Minute, "route maximum 1m0s"},
-		{"repeated, one above the maximum", curfewhttp.Config{Max: time.Minute}, []string{"500000", "30000"}, 30 * time.Second, "peer header 30s"},
-		{"enough to be useful", curfewhttp.Config{Max: time.Minute, Useful: 30 * time.Second}, []string{"30000"}, 30 * time.Second, "peer header 30s"},
+		{"repeated, one above the maximum", curfewhttp.Config{Max: time.Minute}, []string{"500000", "30000"}, 30 * time.Second, "peer header X-Request-Deadline-Ms 30s < route maximum 1m0s"},
+		{"enough to be useful", curfewhttp.Config{Max: time.Minute, Useful: 30 * time.Second}, []string{"30000"}, 30 * time.Second, "peer header X-Request-Deadline-Ms 30s < route maximum 1m0s"},
 		{"all of the maximum is useful", curfewhttp.Config{Max: time.Minute, Useful: time.Minute}, nil, time.Minute, "route default 1m0s"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -79,14 +81,14 @@ func TestTheHeaderIsReadAndItsLimitHolds(t *testing.T) {
 // The arrival check: who cannot be served in time costs nothing.
 func TestWhatCannotBeDoneInTimeIsRefusedBeforeAnyWork(t *testing.T) {
 	route := curfewhttp.Config{Max: time.Minute, Useful: 30 * ms}
-	expired := func(limit string) error {
-		return &budget.Cause{Kind: budget.ExpiredOnArrival, Limit: limit}
+	expired := func(left string) error {
+		return &budget.Cause{Kind: budget.ExpiredOnArrival, Limit: chain(left)}
 	}
-	tooShort := func(limit string) error {
-		return &budget.Cause{Kind: budget.LocalBudgetRejected, Limit: limit}
+	tooShort := func(left string) error {
+		return &budget.Cause{Kind: budget.LocalBudgetRejected, Limit: chain(left)}
 	}
 	malformed := func(value, why string) error {
-		return &wire.FormatError{Form: "remaining-ms", Value: value, Why: why}
+		return &wire.FormatError{Header: curfewhttp.Header, Form: "remaining-ms", Value: value, Why: why}
 	}
 	const noDigits = "not a number of ASCII digits"
 	const tooLong = "more than 10 digits: an instant, where the time left belongs?"
@@ -94,16 +96,16 @@ func TestWhatCannotBeDoneInTimeIsRefusedBeforeAnyWork(t *testing.T) {
 		name   string
 		values []string
 		status int
-		body   string
+		kind   string // in the answer
 		why    error
 	}{
-		{"expired", []string{"0"}, 503, "not started: expired_on_arrival\n", expired("peer header 0s")},
-		{"expired, written long", []string{"0000000000"}, 503, "not started: expired_on_arrival\n", expired("peer header 0s")},
-		{"repeated, one expired", []string{"500", "0"}, 503, "not started: expired_on_arrival\n", expired("peer header 0s")},
-		{"repeated, the first expired", []string{"0", "500"}, 503, "not started: expired_on_arrival\n", expired("peer header 0s")},
-		{"too short", []string{"29"}, 503, "not started: local_budget_rejected\n", tooShort("peer header 29ms")},
-		{"one millisecond", []string{"1"}, 503, "not started: local_budget_rejected\n", tooShort("peer header 1ms")},
-		{"repeated, one too short", []string{"500", "29"}, 503, "not started: local_budget_rejected\n", tooShort("peer header 29ms")},
+		{"expired", []string{"0"}, 503, "expired_on_arrival", expired("0s")},
+		{"expired, written long", []string{"0000000000"}, 503, "expired_on_arrival", expired("0s")},
+		{"repeated, one expired", []string{"500", "0"}, 503, "expired_on_arrival", expired("0s")},
+		{"repeated, the first expired", []string{"0", "500"}, 503, "expired_on_arrival", expired("0s")},
+		{"too short", []string{"29"}, 503, "local_budget_rejected", tooShort("29ms")},
+		{"one millisecond", []string{"1"}, 503, "local_budget_rejected", tooShort("1ms")},
+		{"repeated, one too short", []string{"500", "29"}, 503, "local_budget_rejected", tooShort("29ms")},
 		{"empty", []string{""}, 400, "", malformed("", "empty")},
 		{"negative", []string{"-5"}, 400, "", malformed("-5", noDigits)},
 		{"a sign", []string{"+5"}, 400, "", malformed("+5", noDigits)},
@@ -136,10 +138,12 @@ func TestWhatCannotBeDoneInTimeIsRefusedBeforeAnyWork(t *testing.T) {
 				}), config))
 				resp, body := s.get(t, tt.values...)
 				assert.Equal(t, tt.status, resp.StatusCode)
-				if tt.body == "" {
-					tt.body = "malformed X-Request-Deadline-Ms\n"
+				assert.Equal(t, "application/problem+json", resp.Header.Get("Content-Type"))
+				if tt.kind == "" {
+					assert.Contains(t, body, `"detail":"malformed X-Request-Deadline-Ms"`)
+				} else {
+					assert.Contains(t, body, `"kind":"`+tt.kind+`","not_started":true`)
 				}
-				assert.Equal(t, tt.body, body)
 				assert.Empty(t, resp.Header.Values("Retry-After"), "there is no budget for a retry")
 				require.Len(t, told, 1, "told once, and before the response")
 				got := <-told
@@ -229,175 +233,6 @@ func TestAHandlerBelowAnotherOnlyTightens(t *testing.T) {
 	require.Len(t, got, 2)
 	assert.Equal(t, "route default 1m0s < route default 10m0s", got[0].limit)
 	assert.Equal(t, "route default 10m0s", got[1].limit)
-}
-
-// The handler's scope ends with the request: at the deadline, or when the
-// client leaves; and its tasks with it.
-func TestTasksOfAHandlerEndWithTheRequest(t *testing.T) {
-	type end struct {
-		err   error
-		cause error
-	}
-	for _, tt := range []struct {
-		name  string
-		value string
-		leave bool
-		err   error
-		kind  budget.Kind
-		text  string
-	}{
-		{"the deadline passes", "60", false, context.DeadlineExceeded, budget.DeadlineExceeded, "limit peer header 60ms"},
-		{"the client leaves", "60000", true, context.Canceled, budget.ClientCancelled, "client cancelled"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			protocols(t, func(t *testing.T, start func(http.Handler) *server) {
-				const tasks = 3
-				running := make(chan struct{}, tasks)
-				ended := make(chan end, tasks)
-				verdict := make(chan error, 1)
-				s := start(curfewhttp.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					err := scope.Run(r.Context(), "order", budget.Inherited(), func(ctx context.Context, s *scope.Scope) error {
-						for i := range tasks {
-							s.Go(fmt.Sprint("task ", i), func(ctx context.Context) error {
-								running <- struct{}{}
-								<-ctx.Done()
-								ended <- end{ctx.Err(), context.Cause(ctx)}
-								return context.Cause(ctx)
-							})
-						}
-						return s.Wait()
-					})
-					verdict <- err
-					http.Error(w, "late", budget.KindOf(err).HTTPStatus())
-				}), curfewhttp.Config{Max: time.Minute}))
-
-				ctx, leave := context.WithCancel(context.Background())
-				defer leave()
-				go func() {
-					for range tasks {
-						<-running
-					}
-					if tt.leave {
-						leave()
-					}
-				}()
-				resp, err := s.Client().Do(s.request(t, ctx, tt.value))
-				if tt.leave {
-					assert.ErrorIs(t, err, context.Canceled)
-				} else if assert.NoError(t, err) {
-					resp.Body.Close()
-					assert.Equal(t, 504, resp.StatusCode, "the handler answers for itself")
-				}
-				for range tasks {
-					e := within(t, ended, "a task to end")
-					assert.Equal(t, tt.err, e.err)
-					assert.Equal(t, tt.kind, budget.KindOf(e.cause))
-					assert.ErrorContains(t, e.cause, tt.text)
-				}
-				err = within(t, verdict, "Run to return")
-				assert.Equal(t, tt.kind, budget.KindOf(err))
-				assert.ErrorIs(t, err, tt.err)
-			})
-		})
-	}
-}
-
-// Panics: net/http knows http.ErrAbortHandler by identity, and logs the others.
-func TestPanicsOfAHandlerPassUnchanged(t *testing.T) {
-	quiet := func(ctx context.Context) context.Context {
-		return scope.WithTrace(ctx, &scope.Trace{TaskPanicked: func(*scope.PanicError) {}})
-	}
-	inTask := func(v any) http.HandlerFunc {
-		return func(_ http.ResponseWriter, r *http.Request) {
-			_ = scope.Run(quiet(r.Context()), "order", budget.Inherited(), func(_ context.Context, s *scope.Scope) error {
-				s.Go("load", func(context.Context) error { panic(v) })
-				return nil
-			})
-		}
-	}
-	inNestedTask := func(v any) http.HandlerFunc {
-		return func(_ http.ResponseWriter, r *http.Request) {
-			_ = scope.Run(quiet(r.Context()), "order", budget.Inherited(), func(_ context.Context, s *scope.Scope) error {
-				s.Go("load", func(ctx context.Context) error {
-					return scope.Run(ctx, "inner", budget.Inherited(), func(_ context.Context, s *scope.Scope) error {
-						s.Go("deep", func(context.Context) error { panic(v) })
-						return nil
-					})
-				})
-				return nil
-			})
-		}
-	}
-	inBody := func(v any) http.HandlerFunc {
-		return func(_ http.ResponseWriter, r *http.Request) {
-			_ = scope.Run(r.Context(), "order", budget.Inherited(), func(context.Context, *scope.Scope) error { panic(v) })
-		}
-	}
-	direct := func(v any) http.HandlerFunc {
-		return func(http.ResponseWriter, *http.Request) { panic(v) }
-	}
-	boom := errors.New("boom")
-	for _, tt := range []struct {
-		name  string
-		h     http.HandlerFunc
-		want  any // what net/http gets; nil: a *scope.PanicError
-		value any // of the PanicError
-		quiet bool
-	}{
-		{"abort in a task", inTask(http.ErrAbortHandler), http.ErrAbortHandler, nil, true},
-		{"abort in a nested task", inNestedTask(http.ErrAbortHandler), http.ErrAbortHandler, nil, true},
-		{"abort in the body", inBody(http.ErrAbortHandler), http.ErrAbortHandler, nil, true},
-		{"abort in the handler", direct(http.ErrAbortHandler), http.ErrAbortHandler, nil, true},
-		{"an error in the handler", direct(boom), boom, nil, false},
-		{"a string in the handler", direct("boom"), "boom", nil, false},
-		{"a string in the body", inBody("boom"), "boom", nil, false},
-		{"a string in a task", inTask("boom"), nil, "boom", false},
-		{"an error in a task", inTask(boom), nil, boom, false},
-		{"a string in a nested task", inNestedTask("boom"), nil, "boom", false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			h := curfewhttp.Handler(tt.h, curfewhttp.Config{Max: time.Minute})
-			got := func() (v any) {
-				defer func() { v = recover() }()
-				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
-				return nil
-			}()
-			if tt.want != nil {
-				assert.Equal(t, tt.want, got)
-			} else if assert.IsType(t, &scope.PanicError{}, got) {
-				assert.Equal(t, tt.value, got.(*scope.PanicError).Value)
-				assert.Contains(t, string(got.(*scope.PanicError).Stack), "handler_test.go", "the task's own stack")
-			}
-
-			protocols(t, func(t *testing.T, start func(http.Handler) *server) {
-				s := start(h)
-				_, err := s.Client().Do(s.request(t, t.Context()))
-				assert.Error(t, err, "the connection or the stream breaks off")
-				s.Close()
-				if tt.quiet {
-					assert.Empty(t, s.log.String(), "net/http takes it for what it is")
-				} else { // for HTTP/2 after the stream was reset
-					assert.Eventually(t, func() bool { return strings.Contains(s.log.String(), "boom") }, patience, ms)
-				}
-			})
-		})
-	}
-}
-
-// A handler that ends its goroutine is not kept from it.
-func TestGoexitOfAHandlerPasses(t *testing.T) {
-	h := curfewhttp.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		(&testing.T{}).SkipNow() // runtime.Goexit
-	}), curfewhttp.Config{})
-	var after atomic.Bool
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
-		after.Store(true)
-	}()
-	within(t, done, "the goroutine to end")
-	assert.False(t, after.Load())
 }
 
 func TestMistakesInAConfigPanicWithTheNameOfTheField(t *testing.T) {

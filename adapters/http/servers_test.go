@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	curfewhttp "github.com/curfew-go/curfew/adapters/http"
 	"github.com/curfew-go/curfew/budget"
 )
 
@@ -108,4 +109,22 @@ func within[T any](t testing.TB, c <-chan T, what string) (v T) {
 		t.Fatalf("waited %v: %s", patience, what)
 	}
 	return v
+}
+
+// getBroken is get from a server that may reset the stream behind a whole body, as one
+// does over HTTP/2 whose handler does not return.
+func (s *server) getBroken(t *testing.T, left ...string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, s.URL, nil)
+	require.NoError(t, err)
+	r.Header[curfewhttp.Header] = left
+	resp, err := s.Client().Do(r)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if resp.ProtoMajor < 2 {
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, resp.ContentLength, len(body), "%v", err)
+	return resp, string(body)
 }

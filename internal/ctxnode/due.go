@@ -44,6 +44,22 @@ func (n *Node) follow(parent context.Context) {
 	n.Mu.Unlock()
 }
 
+// listen makes a Lazy node follow its parent, which costs more than all else about
+// a node that serves one short request and asks for nothing. Until somebody needs to
+// be told, Err looks at the parent itself.
+func (n *Node) listen() {
+	if n.deaf.Load() && n.deaf.CompareAndSwap(true, false) {
+		n.follow(n.vals)
+	}
+}
+
+// look ends a node that does not listen when its parent has ended.
+func (n *Node) look() {
+	if err := n.vals.Err(); err != nil && n.ending.Load() == nil {
+		n.End(&Ending{Cause: Hooks.Foreign(n, n.vals), Err: err, At: time.Now()})
+	}
+}
+
 // called notes that a timer or bridge callback of n has run.
 func (n *Node) called() {
 	n.Mu.Lock()

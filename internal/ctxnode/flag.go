@@ -12,7 +12,10 @@ const Flagged = 1 << 31
 // Flag returns a word that is 0 while n is alive and Flagged from the instant of
 // its end: whoever ended n finds it set, and nobody has to be told or taken from a
 // list. As with Ending, Err may answer nil for a moment more.
-func (n *Node) Flag() *atomic.Int64 { return &n.flag }
+func (n *Node) Flag() *atomic.Int64 {
+	n.listen()
+	return &n.flag
+}
 
 // EndOf returns the node whose end is the end of ctx, nil when there is none: ctx is
 // a view, or a std context that adds no more than values to one.

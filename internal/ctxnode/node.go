@@ -80,6 +80,7 @@ type Node struct {
 	Limit any    // the *budget.Limit it was entered with, for causes; nil for none
 	Owner any    // the scope that owns the node; nil for none
 	Under *Node  // a node that ends this one beside its parent context; nil: none
+	Lazy  bool   // be told of the end of a parent that is no node only once somebody asks, see listen
 
 	deadline time.Time // zero: none
 	armed    bool      // the node ends itself at the deadline
@@ -90,6 +91,7 @@ type Node struct {
 
 	ending atomic.Pointer[Ending] // nil while alive; set under Mu, see ended
 	flag   atomic.Int64           // Flagged once ending is set, see Flag
+	deaf   atomic.Bool            // of a Lazy node: nobody has asked yet
 	std    atomic.Pointer[shim]   // nil until asked; written under Mu
 
 	// Mu protects what follows, and whatever the owner puts under it: a scope
@@ -129,6 +131,9 @@ func (n *Node) Start(parent context.Context, deadline time.Time, arm bool) {
 		// WithoutCancel and std children keep our values, but not our end.
 		if v := Find(parent); v != nil && v.Done() == parent.Done() {
 			n.endWith(v.node, parent)
+		} else if n.Lazy && n.Under == nil {
+			n.follows = true
+			n.deaf.Store(true)
 		} else {
 			n.follow(parent)
 		}
@@ -280,6 +285,7 @@ func (n *Node) Stop() {
 // adoptBy links n below up; an up that has ended ends n at once.
 func (n *Node) adoptBy(up *Node) {
 	n.up = up
+	up.listen()
 	up.Mu.Lock()
 	e := up.ending.Load()
 	if e == nil {

@@ -45,6 +45,7 @@ func (n *Node) shim() *shim {
 	if sh := n.std.Load(); sh != nil {
 		return sh
 	}
+	n.listen()
 	n.Mu.Lock()
 	defer n.Mu.Unlock()
 	if sh := n.std.Load(); sh != nil {

@@ -62,7 +62,13 @@ func (v *View) Done() <-chan struct{} { return v.node.shim().ctx.Done() }
 func (v *View) Err() error {
 	e := v.node.ending.Load()
 	if e == nil {
-		return nil
+		if !v.node.deaf.Load() {
+			return nil
+		}
+		v.node.look()
+		if e = v.node.ending.Load(); e == nil {
+			return nil
+		}
 	}
 	if sh := v.node.std.Load(); sh != nil && sh.ctx.Err() == nil {
 		return nil

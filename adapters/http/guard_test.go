@@ -1,0 +1,273 @@
+package curfewhttp_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	curfewhttp "github.com/curfew-go/curfew/adapters/http"
+	"github.com/curfew-go/curfew/budget"
+)
+
+// A handler that writes nothing late has answered, however late it returns.
+func TestAReplyThatIsWholeIsSentThoughItsHandlerReturnsLate(t *testing.T) {
+	protocols(t, func(t *testing.T, start func(http.Handler) *server) {
+		s := start(curfewhttp.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, "whole")
+			<-r.Context().Done()
+		}), curfewhttp.Config{Max: 30 * ms, Grace: time.Minute}))
+		for range 2 {
+			resp, body := s.get(t)
+			assert.Equal(t, http.StatusOK, resp.StatusCode)
+			assert.Equal(t, "whole", body)
+		}
+	})
+}
+
+func TestAHandlerThatWaitsForAClientThatDoesNotReadIsFreed(t *testing.T) {
+	protocols(t, func(t *testing.T, start func(http.Handler) *server) {
+		freed := make(chan error, 1)
+		s := start(curfewhttp.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var err error
+			for chunk := make([]byte, 1<<20); err == nil; {
+				_, err = w.Write(chunk)
+			}
+			freed <- err
+		}), curfewhttp.Config{Max: 100 * ms}))
+		resp, err := s.Client().Get(s.URL)
+		require.NoError(t, err)
+		assert.Error(t, within(t, freed, "the handler to be freed"))
+		_, err = io.Copy(io.Discard, resp.Body)
+		assert.Error(t, err, "the reply is cut")
+		resp.Body.Close()
+	})
+}
+
+func TestAHandlerThatWaitsForABodyIsFreed(t *testing.T) {
+	protocols(t, func(t *testing.T, start func(http.Handler) *server) {
+		freed := make(chan error, 1)
+		s := start(curfewhttp.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, err := io.Copy(io.Discard, r.Body)
+			freed <- err
+		}), curfewhttp.Config{Max: 50 * ms}))
+		body, write := io.Pipe()
+		defer write.Close()
+		resp, err := s.Client().Post(s.URL, "text/plain", body)
+		require.NoError(t, err)
+		resp.Body.Close()
+		assert.Equal(t, http.StatusGatewayTimeout, resp.StatusCode)
+		assert.ErrorIs(t, within(t, freed, "the handler to be freed"), context.DeadlineExceeded)
+	})
+}
+
+// What is not there in time was not received: 408, and nothing was begun.
+func TestASmallBodyThatDoesNotComeIsARequestTimeout(t *testing.T) {
+	s := serve(t, curfewhttp.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("the handler ran")
+	}), curfewhttp.Config{Max: 50 * ms}), false)
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbo")
+	require.NoError(t, err)
+	reply, err := io.ReadAll(conn) // the connection is closed: there may be more of the body to come
+	require.NoError(t, err)
+	assert.Contains(t, string(reply), "HTTP/1.1 408 Request Timeout")
+	assert.Contains(t, string(reply), `"phase":"body"`)
+}
+
+func TestASmallBodyReachesTheHandlerWhole(t *testing.T) {
+	protocols(t, func(t *testing.T, start func(http.Handler) *server) {
+		s := start(curfewhttp.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			all, err := io.ReadAll(r.Body)
+			assert.NoError(t, err)
+			n, err := r.Body.Read(make([]byte, 1))
+			assert.Zero(t, n)
+			assert.Equal(t, io.EOF, err)
+			_, _ = w.Write(all)
+		}), curfewhttp.Config{Max: time.Minute}))
+		for _, size := range []int{1, 4095, 4096, 4097, 100_000} {
+			sent := make([]byte, size)
+			_, _ = rand.Read(sent)
+			for _, body := range []io.Reader{bytes.NewReader(sent), struct{ io.Reader }{bytes.NewReader(sent)}} {
+				resp, err := s.Client().Post(s.URL, "application/octet-stream", body)
+				require.NoError(t, err)
+				got, err := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				require.NoError(t, err)
+				assert.True(t, bytes.Equal(sent, got), "%d bytes", size)
+			}
+		}
+	})
+}
+
+func TestExpectContinueIsLeftToTheHandler(t *testing.T) {
+	for name, reads := range map[string]bool{"reads": true, "does not read": false} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, curfewhttp.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if reads {
+					_, _ = r.Body.Read(make([]byte, 1))
+				}
+				<-r.Context().Done()
+			}), curfewhttp.Config{Max: 50 * ms}), false)
+			conn, err := net.Dial("tcp", s.Listener.Addr().String())
+			require.NoError(t, err)
+			defer conn.Close()
+			_, err = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
+			require.NoError(t, err)
+			reply, err := io.ReadAll(conn)
+			require.NoError(t, err)
+			assert.Equal(t, reads, strings.HasPrefix(string(reply), "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 504 "), "%s", reply)
+			assert.Equal(t, !reads, strings.HasPrefix(string(reply), "HTTP/1.1 504 "), "%s", reply)
+		})
+	}
+}
+
+// A connection that the handler has taken is its own; only the context ends.
+func TestAHijackedConnectionIsLeftAlone(t *testing.T) {
+	for name, stream := range map[string]*curfewhttp.Stream{"": nil, "stream": {Lifetime: time.Hour}} {
+		t.Run(name, func(t *testing.T) {
+			ended := make(chan bool, 1)
+			s := serve(t, curfewhttp.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				conn, rw, err := w.(http.Hijacker).Hijack()
+				if !assert.NoError(t, err) {
+					return
+				}
+				defer conn.Close()
+				left, _ := budget.Remaining(r.Context())
+				assert.Equal(t, stream != nil, left > time.Minute)
+				if stream == nil {
+					<-r.Context().Done()
+				}
+				_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\nhello")
+				assert.NoError(t, rw.Flush())
+				ended <- r.Context().Err() != nil
+			}), curfewhttp.Config{Max: 50 * ms, Stream: stream}), false)
+			conn, err := net.Dial("tcp", s.Listener.Addr().String())
+			require.NoError(t, err)
+			defer conn.Close()
+			_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n")
+			require.NoError(t, err)
+			reply, err := io.ReadAll(conn)
+			require.NoError(t, err)
+			assert.True(t, strings.HasPrefix(string(reply), "HTTP/1.1 101") && strings.HasSuffix(string(reply), "hello"), "%s", reply)
+			assert.Equal(t, stream == nil, <-ended)
+		})
+	}
+}
+
+func TestAStreamEndsWithItsLifetimeAndWhenItIsIdle(t *testing.T) {
+	for name, stream := range map[string]curfewhttp.Stream{
+		"lifetime": {Lifetime: 150 * ms},
+		"idle":     {Lifetime: time.Hour, Idle: 100 * ms},
+	} {
+		t.Run(name, func(t *testing.T) {
+			protocols(t, func(t *testing.T, start func(http.Handler) *server) {
+				why := make(chan error, 1)
+				s := start(curfewhttp.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					assert.NoError(t, http.NewResponseController(w).Flush())
+					<-r.Context().Done()
+					why <- context.Cause(r.Context())
+				}), curfewhttp.Config{Max: time.Minute, Stream: &stream}))
+				resp, err := s.Client().Get(s.URL)
+				require.NoError(t, err)
+				_, _ = io.ReadAll(resp.Body)
+				resp.Body.Close()
+				assert.ErrorContains(t, within(t, why, "the end of the stream"), "stream "+name)
+			})
+		})
+	}
+}
+
+func TestTheFirstByteOfAStreamHasItsDeadline(t *testing.T) {
+	protocols(t, func(t *testing.T, start func(http.Handler) *server) {
+		s := start(curfewhttp.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+		}), curfewhttp.Config{Max: time.Minute, Stream: &curfewhttp.Stream{Lifetime: time.Hour}}))
+		resp, body := s.get(t, "50")
+		assert.Equal(t, http.StatusGatewayTimeout, resp.StatusCode)
+		assert.Contains(t, body, "peer header X-Request-Deadline-Ms 50ms")
+	})
+}
+
+func TestWhatNetHTTPCanDoStillWorks(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, bytes.Repeat([]byte("x"), 100_000), 0o600))
+	h := http.NewServeMux()
+	h.HandleFunc("/file", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) })
+	h.HandleFunc("/trailer", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Trailer", "X-Sum")
+		_, _ = io.WriteString(w, "body")
+		w.Header().Set("X-Sum", "7")
+		w.Header().Set(http.TrailerPrefix+"X-Other", "8")
+		w.(http.Flusher).Flush()
+	})
+	h.HandleFunc("/early", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Link", "</style.css>")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Del("Link")
+		w.WriteHeader(http.StatusNoContent)
+	})
+	h.HandleFunc("/pattern/{id}", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.PathValue("id"), r.Pattern) })
+	h.HandleFunc("/empty", func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X-Only", "header") })
+	protocols(t, func(t *testing.T, start func(http.Handler) *server) {
+		s := start(curfewhttp.Handler(h, curfewhttp.Config{Max: time.Minute}))
+		get := func(method, path string) (*http.Response, string) {
+			r, err := http.NewRequest(method, s.URL+path, nil)
+			require.NoError(t, err)
+			resp, err := s.Client().Do(r)
+			require.NoError(t, err)
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			return resp, string(body)
+		}
+		resp, body := get("GET", "/file")
+		assert.Len(t, body, 100_000)
+		assert.EqualValues(t, 100_000, resp.ContentLength)
+		resp, body = get("HEAD", "/file")
+		assert.Empty(t, body)
+		assert.EqualValues(t, 100_000, resp.ContentLength)
+		resp, body = get("GET", "/trailer")
+		assert.Equal(t, "body", body)
+		assert.Equal(t, "7", resp.Trailer.Get("X-Sum"))
+		assert.Equal(t, "8", resp.Trailer.Get("X-Other"))
+		resp, _ = get("GET", "/early")
+		assert.Equal(t, http.StatusNoContent, resp.StatusCode)
+		assert.Empty(t, resp.Header.Get("Link"))
+		_, body = get("GET", "/pattern/5")
+		assert.Equal(t, "5/pattern/{id}", body)
+		resp, _ = get("GET", "/empty")
+		assert.Equal(t, "header", resp.Header.Get("X-Only"))
+		assert.EqualValues(t, 0, resp.ContentLength)
+		resp, _ = get("GET", "/nothing")
+		assert.Equal(t, http.StatusNotFound, resp.StatusCode)
+		assert.Empty(t, s.log.String())
+	})
+}
+
+// A handler must not get around the guard to net/http's own writer.
+func TestTheWriterDoesNotUnwrap(t *testing.T) {
+	h := curfewhttp.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, unwraps := w.(interface{ Unwrap() http.ResponseWriter })
+		assert.False(t, unwraps)
+		assert.NoError(t, http.NewResponseController(w).Flush())
+		assert.ErrorIs(t, http.NewResponseController(w).SetReadDeadline(time.Time{}), http.ErrNotSupported)
+		_, _, err := http.NewResponseController(w).Hijack()
+		assert.ErrorIs(t, err, http.ErrNotSupported)
+	}), curfewhttp.Config{})
+	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+}

@@ -1,0 +1,224 @@
+package curfewhttp
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/budget/wire"
+	"github.com/curfew-go/curfew/internal/ctxnode"
+)
+
+// A Problem is the answer to a request that failed, as problem details (RFC 9457).
+// Config.Problem may change it: Status, Header and the texts as it likes, and with a
+// Body of its own the whole answer.
+type Problem struct {
+	Status int
+	Header http.Header // what goes out; ones set by handlers further out are there
+	Title  string      // the status in words
+	Detail string      // more for the client to read; empty unless Config.Problem sets it
+
+	Kind budget.Kind
+	// NotStarted says that nothing of the request was done.
+	NotStarted bool
+	// Given is how long the request was given, Elapsed how much of that is over, and
+	// Needed how much beginning needed, for one that was refused for having less.
+	Given, Elapsed, Needed time.Duration
+	LimitedBy              string // the limits that led to the deadline, tightest first
+	Phase                  string // "queued", "handler" or "body"
+
+	ContentType string // of Body
+	Body        []byte // replaces all but Status and Header when not nil
+}
+
+// document is a Problem as it is written. Durations are whole milliseconds.
+type document struct {
+	Title     string `json:"title"`
+	Status    int    `json:"status"`
+	Detail    string `json:"detail,omitempty"`
+	Kind      string `json:"kind,omitempty"`
+	NotBegun  bool   `json:"not_started,omitempty"`
+	BudgetMS  *int64 `json:"budget_ms,omitempty"`
+	ElapsedMS *int64 `json:"elapsed_ms,omitempty"`
+	NeededMS  *int64 `json:"needed_ms,omitempty"`
+	LimitedBy string `json:"limited_by,omitempty"`
+	Phase     string `json:"phase,omitempty"`
+}
+
+const problemType = "application/problem+json"
+
+// send writes p to w and returns how long its body was. An edge names nothing from
+// inside: not the kind, whose limit it was, how much of it there was, or the phase.
+func (p *Problem) send(w http.ResponseWriter, r *http.Request, edge bool) int64 {
+	body, contentType := p.Body, p.ContentType
+	if body == nil {
+		doc := document{Title: p.Title, Status: p.Status, Detail: p.Detail}
+		if !edge {
+			doc.Kind, doc.NotBegun, doc.LimitedBy, doc.Phase = p.Kind.String(), p.NotStarted, p.LimitedBy, p.Phase
+			if p.Kind == budget.None {
+				doc.Kind = ""
+			}
+			doc.BudgetMS, doc.ElapsedMS, doc.NeededMS = millis(p.Given), millis(p.Elapsed), millis(p.Needed)
+		}
+		var text bytes.Buffer
+		enc := json.NewEncoder(&text)
+		enc.SetEscapeHTML(false)
+		_ = enc.Encode(doc) // strings and numbers: it cannot fail
+		body, contentType = text.Bytes(), problemType
+	}
+	header := w.Header()
+	for _, name := range []string{"Content-Encoding", "Etag", "Last-Modified", "Cache-Control"} {
+		header.Del(name) // of a reply that did not come to be, as http.Error does
+	}
+	if contentType != "" {
+		header.Set("Content-Type", contentType)
+	}
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(p.Status)
+	if r.Method == http.MethodHead {
+		return 0
+	}
+	n, _ := w.Write(body)
+	return int64(n)
+}
+
+func millis(d time.Duration) *int64 {
+	ms := d.Milliseconds()
+	if ms <= 0 {
+		return nil
+	}
+	return &ms
+}
+
+// title returns a status in words, for those that net/http has none for as well.
+func title(status int) string {
+	if t := http.StatusText(status); t != "" {
+		return t
+	}
+	if status == statusClientGone {
+		return "Client Closed Request"
+	}
+	return strconv.Itoa(status)
+}
+
+// statusClientGone is what handlers further out log for a client that left; no client
+// sees it.
+const statusClientGone = 499
+
+// problem returns what is to be said about why.
+func (g *guard) problem(w http.ResponseWriter, why error) *Problem {
+	p := &Problem{Kind: budget.KindOf(why), Given: g.given(), Elapsed: time.Since(g.began), Header: w.Header(), Phase: "handler"}
+	if !g.begun.Load() {
+		p.NotStarted, p.Phase = true, "queued"
+		switch p.Kind {
+		case budget.DeadlineExceeded:
+			p.Kind = budget.ExpiredOnArrival
+		case budget.LocalBudgetRejected:
+			p.Needed = g.needed
+		}
+	}
+	p.Status = p.Kind.HTTPStatus()
+	if format, _ := errors.AsType[*wire.FormatError](why); format != nil {
+		p.Status, p.Kind = http.StatusBadRequest, budget.None
+		p.Detail = "malformed " + format.Header
+		p.Elapsed = 0
+	}
+	if c, _ := errors.AsType[*budget.Cause](why); c != nil {
+		p.LimitedBy = c.Limit
+		if c.Phase != "" {
+			p.Phase = c.Phase
+		}
+	}
+	if p.NotStarted && g.body.left.Load() && p.Kind == budget.ExpiredOnArrival {
+		p.Status, p.Phase = http.StatusRequestTimeout, "body" // it was not received in time
+	}
+	p.Title = title(p.Status)
+	return p
+}
+
+// reply writes the answer for why in place of h, to net/http's own writer.
+func (h *handler) reply(w http.ResponseWriter, g *guard, why error) (status int, bytes int64) {
+	p := g.problem(w, why)
+	if h.config.Problem != nil {
+		h.config.Problem(g.r, p)
+	}
+	g.verdict.Store(&Result{Kind: p.Kind, NotStarted: p.NotStarted, OwnLimit: g.ownLimit(), Retried: retriedBelow(why)})
+	h.before(w.Header(), g, p.Status)
+	g.started.Store(true)
+	return p.Status, p.send(w, g.r, h.config.Edge)
+}
+
+// ownLimit reports whether the request was given less than its caller would have.
+func (g *guard) ownLimit() bool {
+	return g.peerLimited && !g.refused && g.given() < g.peerLeft-time.Millisecond
+}
+
+// Error answers r for err, such as the error of scope.Run: 504 when time ran out,
+// with problem details as the Handler above answers itself. Its status and kind are
+// those of budget.KindOf. A Handler above learns of the kind for its metrics, and the
+// caller learns whether err was retried below, so that it does not do so again.
+//
+// To a client that has left it answers 499, which only handlers further out see, in
+// their logs; and an err that says that some other client left, or that something
+// inside was cancelled while the client waits, is 500. Once a response has begun, it
+// can no longer be answered: Error notes the failure and cuts the response when h
+// returns. A nil err panics.
+func Error(w http.ResponseWriter, r *http.Request, err error) {
+	if err == nil {
+		panic("curfewhttp: Error: nil err")
+	}
+	g := guardOf(r)
+	if g == nil { // no Handler above
+		g = &guard{r: r, began: time.Now(), refused: true, h: &handler{config: Config{Edge: true}}}
+		g.begun.Store(true)
+	}
+	p := g.problem(w, err)
+	switch gone := g.clientGone(); {
+	case gone && (p.Kind == budget.ClientCancelled || p.Kind.HTTPStatus() != http.StatusGatewayTimeout):
+		p.Kind, p.Status = budget.ClientCancelled, statusClientGone
+	case p.Kind == budget.ClientCancelled:
+		p.Kind, p.Status = budget.Failed, http.StatusInternalServerError
+	}
+	p.Title = title(p.Status)
+	g.verdict.Store(&Result{Kind: p.Kind, OwnLimit: g.ownLimit() || p.Kind == budget.DependencyTimeout, Retried: retriedBelow(err)})
+	if g.started.Load() {
+		g.broken.Store(true)
+		return
+	}
+	if g.h.config.Problem != nil {
+		g.h.config.Problem(r, p)
+	}
+	p.send(w, r, g.h.config.Edge)
+}
+
+// guardOf returns the guard of the nearest Handler that r has passed, nil when there
+// is none.
+func guardOf(r *http.Request) *guard {
+	for v := ctxnode.Find(r.Context()); v != nil; v = v.Node().Above() {
+		if g, ok := v.Node().Owner.(*guard); ok {
+			return g
+		}
+	}
+	return nil
+}
+
+// retriedBelow reports whether an error in err's tree says that the layer of it has
+// decided about retries.
+func retriedBelow(err error) bool {
+	if b, ok := err.(interface{ RetriedBelow() bool }); ok && b.RetriedBelow() {
+		return true
+	}
+	switch err := err.(type) {
+	case interface{ Unwrap() error }:
+		return retriedBelow(err.Unwrap())
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(err.Unwrap(), retriedBelow)
+	}
+	return false
+}

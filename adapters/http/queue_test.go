@@ -1,0 +1,122 @@
+package curfewhttp_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	curfewhttp "github.com/curfew-go/curfew/adapters/http"
+)
+
+func ask(h http.Handler, ctx context.Context, left string) int {
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+	r.Header.Set(curfewhttp.Header, left)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Code
+}
+
+// Everything that waits has expired when its turn comes: none of it is handled.
+func TestAnExpiredQueueDrainsWithoutAHandlerCall(t *testing.T) {
+	const waiting = 10_000
+	synctest.Test(t, func(t *testing.T) {
+		var calls, refused atomic.Int64
+		hold := make(chan struct{})
+		q := curfewhttp.NewQueue(1, waiting)
+		h := curfewhttp.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			calls.Add(1)
+			<-hold
+		}), curfewhttp.Config{Max: time.Hour, Queue: q})
+		var all sync.WaitGroup
+		all.Go(func() { ask(h, t.Context(), "3600000") })
+		synctest.Wait()
+		for range waiting {
+			all.Go(func() {
+				if ask(h, t.Context(), "1000") == http.StatusServiceUnavailable {
+					refused.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		assert.Equal(t, waiting, q.Waiting())
+		assert.Equal(t, http.StatusServiceUnavailable, ask(h, t.Context(), "1000"), "and no room for more")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		assert.Zero(t, q.Waiting())
+		close(hold)
+		all.Wait()
+		assert.EqualValues(t, 1, calls.Load())
+		assert.EqualValues(t, waiting, refused.Load())
+		assert.Equal(t, http.StatusOK, ask(h, t.Context(), "1000"), "the turn was handed on")
+	})
+}
+
+// A turn that comes in the instant of the deadline is handed on, whoever wins.
+func TestATurnIsNeverLost(t *testing.T) {
+	var won, lost int
+	for range 300 {
+		synctest.Test(t, func(t *testing.T) {
+			q := curfewhttp.NewQueue(1, 10)
+			h := curfewhttp.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				time.Sleep(100 * ms)
+			}), curfewhttp.Config{Max: time.Hour, Queue: q})
+			var all sync.WaitGroup
+			all.Go(func() { ask(h, t.Context(), "10000") })
+			synctest.Wait()
+			codes := make([]int, 2)
+			for i := range codes {
+				all.Go(func() { codes[i] = ask(h, t.Context(), []string{"100", "10000"}[i]) })
+				synctest.Wait()
+			}
+			all.Wait()
+			assert.NotEqual(t, http.StatusOK, codes[0])
+			assert.Equal(t, http.StatusOK, codes[1])
+			if codes[0] == http.StatusServiceUnavailable {
+				lost++
+			} else {
+				won++
+			}
+		})
+	}
+	t.Logf("the turn came first %d times, the deadline %d times", won, lost)
+}
+
+func TestMistakesInAQueuePanic(t *testing.T) {
+	assert.PanicsWithValue(t, "curfewhttp: NewQueue: width 0 is below 1", func() { curfewhttp.NewQueue(0, 1) })
+	assert.PanicsWithValue(t, "curfewhttp: NewQueue: negative room -1", func() { curfewhttp.NewQueue(1, -1) })
+}
+
+// BenchmarkExpiredQueue is how long it takes until 10,000 requests that have expired
+// in a queue are answered.
+func BenchmarkExpiredQueue(b *testing.B) {
+	const waiting = 10_000
+	for b.Loop() {
+		b.StopTimer()
+		hold := make(chan struct{})
+		q := curfewhttp.NewQueue(1, waiting)
+		h := curfewhttp.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hold }), curfewhttp.Config{Max: time.Hour, Queue: q})
+		ctx, expire := context.WithTimeout(b.Context(), time.Minute)
+		var all, first sync.WaitGroup
+		first.Go(func() { ask(h, b.Context(), "3600000") })
+		for range waiting {
+			all.Go(func() { ask(h, ctx, "60000") })
+		}
+		for q.Waiting() < waiting-1 {
+			time.Sleep(time.Millisecond)
+		}
+		b.StartTimer()
+		expire()
+		all.Wait()
+		b.StopTimer()
+		close(hold)
+		first.Wait()
+		b.StartTimer()
+	}
+}
