@@ -5,11 +5,12 @@ RUN      ?= .
 FUZZTIME ?= 60s
 BENCH    ?= .
 COUNT    ?= 1
+SUITE    ?=
 
 export FUZZTIME
 
 .DEFAULT_GOAL := help
-.PHONY: help test race stress fuzz bench twin lint api tidy servers
+.PHONY: help test race stress fuzz bench rivals twin lint api tidy servers
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +29,9 @@ fuzz: ## Run each fuzz function for FUZZTIME (60s)
 
 bench: ## Run the root module's benchmarks; BENCH=regexp picks, COUNT repeats
 	@go test -run='^$$' -bench='$(BENCH)' -benchmem -count=$(COUNT) ./...
+
+rivals: ## Measure curfew beside other libraries, quickly; SUITE=cancel,hedge picks
+	@go run ./bench/cmd/curfewbench -quick -suite '$(SUITE)'
 
 twin: ## Compare a task's cost with and without the hooks that nobody uses
 	@scripts/twin.sh

@@ -1,7 +1,15 @@
-// Package bench compares curfew with other ways to do the same work: plain
-// goroutines, errgroup and other libraries. The comparisons are a module of
-// their own, so that what they compare with is nobody's dependency. Benchmarks
-// of curfew alone lie beside the code they measure.
+// Package bench compares curfew with other ways to do the same work, all within
+// one run: plain goroutines, errgroup, conc, failsafe-go and others. It is a module
+// of its own, so that what it compares with is nobody's dependency. Benchmarks of
+// curfew alone lie beside the code they measure.
 //
-// Nothing is exported yet.
+//	go run ./bench/cmd/curfewbench -suite fanout,cancel
+//	go test -run='^$' -bench=Fanout -count=10 ./bench | benchstat -
+//
+// A [Suite] is a list of cases, a [Case] is one piece of work, and a [System] is
+// one way of doing it. The systems of a case take turns within a round and the
+// order rotates from round to round, because machines drift; ratios are taken
+// within a round, and their median is reported. See [Run].
+//
+// A suite is one file: it declares its cases and hands them to register.
 package bench

@@ -1,0 +1,161 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sourcegraph/conc/pool"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/checkpoint"
+	"github.com/curfew-go/curfew/scope"
+)
+
+var _ = register(Suite{
+	Name: "cancel",
+	About: "one task fails: from the instant before its return until the last of n parked tasks has observed it (observed-ns), " +
+		"and until the group has returned (returned-ns). ignored counts tasks that had not ended when patience was over.",
+	Cases: cancelCases,
+})
+
+func cancelScope(n int, task, fail func(context.Context) error) error {
+	return scope.Run(context.Background(), "bench", budget.Within(time.Hour), func(_ context.Context, s *scope.Scope) error {
+		for range n {
+			s.Go("task", task)
+		}
+		s.Go("fails", fail)
+		return nil
+	})
+}
+
+func cancelErrgroup(n int, task, fail func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	g, ctx := errgroup.WithContext(ctx)
+	for range n {
+		g.Go(func() error { return task(ctx) })
+	}
+	g.Go(func() error { return fail(ctx) })
+	return g.Wait()
+}
+
+func cancelConc(n int, task, fail func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	p := pool.New().WithContext(ctx).WithCancelOnError()
+	for range n {
+		p.Go(task)
+	}
+	p.Go(fail)
+	return p.Wait()
+}
+
+// bareCtx is a context that is a channel and nothing else.
+type bareCtx struct {
+	context.Context
+	done chan struct{}
+}
+
+func (c bareCtx) Done() <-chan struct{} { return c.done }
+
+// Err is not asked of the channel: that would be part of the limit.
+func (c bareCtx) Err() error { return nil }
+
+// cancelChannel is the least that can be done: close a channel, wait for all.
+func cancelChannel(n int, task, fail func(context.Context) error) error {
+	ctx := bareCtx{context.Background(), make(chan struct{})}
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() { _ = task(ctx) })
+	}
+	wg.Go(func() {
+		_ = fail(ctx)
+		close(ctx.done)
+	})
+	wg.Wait()
+	return errBoom
+}
+
+// within makes a canceller whose tasks each open something of their own first.
+func within(start canceller, open func(context.Context, func(context.Context) error) error) canceller {
+	return func(n int, task, fail func(context.Context) error) error {
+		return start(n, func(ctx context.Context) error { return open(ctx, task) }, fail)
+	}
+}
+
+func subScope(ctx context.Context, task func(context.Context) error) error {
+	return scope.Run(ctx, "sub", budget.Inherited(), func(ctx context.Context, _ *scope.Scope) error { return task(ctx) })
+}
+
+func subTimeout(ctx context.Context, task func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return task(ctx)
+}
+
+type waiting = func(context.Context, <-chan struct{}) bool
+
+func cancels(name string, n int, start canceller, wait waiting) System {
+	return System{name, func() Work {
+		return Work{Sample: func() []Metric { return measure(n, patience, start, wait) }}
+	}}
+}
+
+// onPoint, onErr and onSelect are loops that never park, and ask each turn.
+func onPoint(ctx context.Context, release <-chan struct{}) bool {
+	p := checkpoint.New(ctx)
+	for p.Err() == nil {
+	}
+	return true
+}
+
+func onErr(ctx context.Context, _ <-chan struct{}) bool {
+	for ctx.Err() == nil {
+	}
+	return true
+}
+
+func cancelCases(s Scale) []Case {
+	const metric = "returned-ns"
+	var cases []Case
+	parked := map[int]float64{10: 1.5, 1000: 1.25, 100_000: 1.15}
+	sub := map[int]float64{10: 1.1, 1000: .70, 100_000: .50}
+	for _, n := range []int{10, 1000, 100_000} {
+		if s.Quick && n > 1000 {
+			n = 20_000
+		}
+		full := n
+		if n == 20_000 {
+			full = 100_000
+		}
+		k := s.size(n)
+		four := func(wait waiting) []System {
+			return []System{cancels("curfew", k, cancelScope, wait), cancels("errgroup", k, cancelErrgroup, wait),
+				cancels("conc", k, cancelConc, wait), cancels("channel", k, cancelChannel, wait)}
+		}
+		cases = append(cases, Case{
+			Name: fmt.Sprintf("%d on their ctx", n), Parent: "background", Limit: "channel", Main: metric,
+			Bounds:  []Bound{{System: "curfew", Base: "channel", Metric: metric, Max: parked[full]}},
+			Systems: four(onDone),
+		}, Case{
+			Name: fmt.Sprintf("%d in sub-scopes", n), Parent: "background", Main: metric,
+			Bounds: []Bound{{System: "curfew", Base: "errgroup", Metric: metric, Max: sub[full]}},
+			Systems: []System{cancels("curfew", k, within(cancelScope, subScope), onDone),
+				cancels("errgroup", k, within(cancelErrgroup, subTimeout), onDone)},
+		}, Case{
+			Name: fmt.Sprintf("%d in timers", n), Parent: "background", Limit: "channel", Main: metric, Systems: four(onTimer),
+		}, Case{
+			Name: fmt.Sprintf("%d in derived std contexts", n), Parent: "background", Main: metric, Systems: four(onDerived)[:3],
+		})
+		if n <= 1000 {
+			cases = append(cases, netCase(k, n), deadlineCase(k, n))
+		}
+	}
+	return append(cases, Case{
+		Name: "10 in loops", Parent: "background", Main: metric,
+		Systems: []System{cancels("curfew", 10, cancelScope, onPoint), cancels("errgroup", 10, cancelErrgroup, onErr)},
+	})
+}

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestWrongArgumentsAreRefusedBeforeAnythingRuns(t *testing.T) {
+	for args, text := range map[string]string{
+		"-suite nothing": `no suite "nothing"`,
+		"fanout":         `unexpected argument "fanout"`,
+		"-fast":          "not defined: -fast",
+	} {
+		var out, errs strings.Builder
+		assert.Equal(t, 2, run(strings.Fields(args), &out, &errs, false), args)
+		assert.Empty(t, out.String(), args)
+		assert.Contains(t, errs.String(), text, args)
+	}
+}
+
+func TestWithoutATerminalThereIsNoProgress(t *testing.T) {
+	var out, errs strings.Builder
+	assert.Zero(t, run([]string{"-suite", "checkpoint", "-quick", "-json"}, &out, &errs, false))
+	assert.Empty(t, errs.String())
+	assert.Contains(t, out.String(), `"system":"curfew"`)
+}
