@@ -31,7 +31,9 @@ func chain(left string) string {
 func look(ctx context.Context) seen {
 	left, _ := budget.Remaining(ctx)
 	var c *budget.Cause
-	errors.As(budget.Require(ctx, 1000*time.Hour), &c)
+	if !errors.As(budget.Require(ctx, 1000*time.Hour), &c) {
+		return seen{left, "none"}
+	}
 	return seen{left, c.Limit}
 }
 

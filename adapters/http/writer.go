@@ -84,8 +84,16 @@ func (g *guard) trailers() {
 		return
 	}
 	to := g.w.Header()
+	for _, names := range g.header["Trailer"] {
+		for name := range strings.SplitSeq(names, ",") {
+			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
+			if values, ok := g.header[name]; ok {
+				to[name] = values
+			}
+		}
+	}
 	for name, values := range g.header {
-		if _, there := to[name]; !there || strings.HasPrefix(name, http.TrailerPrefix) {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
 			to[name] = values
 		}
 	}
