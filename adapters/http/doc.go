@@ -28,6 +28,11 @@
 // and 499, which only logs see, for a client that left. None invites a retry with
 // Retry-After: the caller's budget is gone, or not long enough.
 //
+// A Transport with a Budget repeats what failed and may be repeated, and with Hedge
+// sends what is slow once more; only the layer next to the fault does, and says so to
+// those above. [CheckResponse] turns a failing response into a cause, [Do] makes a call
+// that states its limit, and a [Dialer] ends what net/http would let run on.
+//
 // Responses that go on, such as server-sent events and WebSockets, take a [Stream];
 // a [Queue] lets requests wait for their turn no longer than they have time.
 package curfewhttp

@@ -217,8 +217,11 @@ func (h *handler) strip(inner *http.Request) {
 		return
 	}
 	own := false
+	names := []string{AttemptHeader}
 	for _, f := range h.config.Forms {
-		name := http.CanonicalHeaderKey(f.Header()) // not among h.names: it is not believed
+		names = append(names, http.CanonicalHeaderKey(f.Header()))
+	}
+	for _, name := range names {
 		if inner.Header[name] == nil {
 			continue
 		}

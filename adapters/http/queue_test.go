@@ -15,7 +15,7 @@ import (
 	curfewhttp "github.com/curfew-go/curfew/adapters/http"
 )
 
-func ask(h http.Handler, ctx context.Context, left string) int {
+func askFor(h http.Handler, ctx context.Context, left string) int {
 	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
 	r.Header.Set(curfewhttp.Header, left)
 	w := httptest.NewRecorder()
@@ -35,18 +35,18 @@ func TestAnExpiredQueueDrainsWithoutAHandlerCall(t *testing.T) {
 			<-hold
 		}), curfewhttp.Config{Max: time.Hour, Queue: q})
 		var all sync.WaitGroup
-		all.Go(func() { ask(h, t.Context(), "3600000") })
+		all.Go(func() { askFor(h, t.Context(), "3600000") })
 		synctest.Wait()
 		for range waiting {
 			all.Go(func() {
-				if ask(h, t.Context(), "1000") == http.StatusServiceUnavailable {
+				if askFor(h, t.Context(), "1000") == http.StatusServiceUnavailable {
 					refused.Add(1)
 				}
 			})
 		}
 		synctest.Wait()
 		assert.Equal(t, waiting, q.Waiting())
-		assert.Equal(t, http.StatusServiceUnavailable, ask(h, t.Context(), "1000"), "and no room for more")
+		assert.Equal(t, http.StatusServiceUnavailable, askFor(h, t.Context(), "1000"), "and no room for more")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		assert.Zero(t, q.Waiting())
@@ -54,7 +54,7 @@ func TestAnExpiredQueueDrainsWithoutAHandlerCall(t *testing.T) {
 		all.Wait()
 		assert.EqualValues(t, 1, calls.Load())
 		assert.EqualValues(t, waiting, refused.Load())
-		assert.Equal(t, http.StatusOK, ask(h, t.Context(), "1000"), "the turn was handed on")
+		assert.Equal(t, http.StatusOK, askFor(h, t.Context(), "1000"), "the turn was handed on")
 	})
 }
 
@@ -68,11 +68,11 @@ func TestATurnIsNeverLost(t *testing.T) {
 				time.Sleep(100 * ms)
 			}), curfewhttp.Config{Max: time.Hour, Queue: q})
 			var all sync.WaitGroup
-			all.Go(func() { ask(h, t.Context(), "10000") })
+			all.Go(func() { askFor(h, t.Context(), "10000") })
 			synctest.Wait()
 			codes := make([]int, 2)
 			for i := range codes {
-				all.Go(func() { codes[i] = ask(h, t.Context(), []string{"100", "10000"}[i]) })
+				all.Go(func() { codes[i] = askFor(h, t.Context(), []string{"100", "10000"}[i]) })
 				synctest.Wait()
 			}
 			all.Wait()
@@ -104,9 +104,9 @@ func BenchmarkExpiredQueue(b *testing.B) {
 		h := curfewhttp.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hold }), curfewhttp.Config{Max: time.Hour, Queue: q})
 		ctx, expire := context.WithTimeout(b.Context(), time.Minute)
 		var all, first sync.WaitGroup
-		first.Go(func() { ask(h, b.Context(), "3600000") })
+		first.Go(func() { askFor(h, b.Context(), "3600000") })
 		for range waiting {
-			all.Go(func() { ask(h, ctx, "60000") })
+			all.Go(func() { askFor(h, ctx, "60000") })
 		}
 		for q.Waiting() < waiting-1 {
 			time.Sleep(time.Millisecond)

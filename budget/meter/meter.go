@@ -32,6 +32,7 @@ const (
 	Outcome      = "curfew.deadline.outcome"          // count; outcome (a kind, or late), route or target
 	LimitedBy    = "curfew.deadline.limited_by"       // count; limit
 	Unbounded    = "curfew.deadline.unbounded"        // count of calls without any deadline; target, site
+	Honoured     = "curfew.deadline.honoured"         // count of answers to requests with a budget; target, honoured (yes, no)
 	Cancelled    = "curfew.cancelled"                 // count; kind, route
 	Wasted       = "curfew.wasted_ms"                 // distribution, of work after the client or the deadline; kind, route
 	Overrun      = "curfew.task.overrun_ms"           // distribution; task
