@@ -66,6 +66,7 @@ type guard struct {
 	aborted  bool // it had started, and was cut
 	lost     bool // h was refused a write, so what it sent is not whole
 	hijacked bool
+	gone     bool // the client is, and the header map may still be read: see commit
 
 	fence  sync.Mutex
 	opened bool        // all is set for the deadline to come
@@ -225,6 +226,9 @@ func (g *guard) abort(rc *http.ResponseController) {
 // and nothing has been written.
 func (g *guard) answer(why error) {
 	g.answered = true
+	if g.gone {
+		return
+	}
 	g.fence.Lock()
 	returned, jogged := g.over, g.jogged
 	g.fence.Unlock()

@@ -65,22 +65,29 @@ func (g *guard) commit(status int) {
 	}
 	informational := status >= 100 && status < 200 && status != http.StatusSwitchingProtocols
 	to := g.w.Header()
-	if g.header != nil {
+	if g.header != nil && !g.gone {
 		clear(to)
 		maps.Copy(to, g.header)
 	}
-	if !informational {
-		g.firstByte()
-		g.h.before(to, g, status)
-		g.status = status
-		g.started.Store(true)
+	if informational {
+		g.w.WriteHeader(status)
+		// When the stream ends meanwhile, net/http returns before it has written the
+		// header, out of this very map (Go 1.26.8, http2responseWriterState.writeHeader).
+		g.gone = g.gone || g.r.ProtoMajor >= 2 && g.r.Context().Err() != nil
+		return
 	}
+	g.firstByte()
+	if !g.gone {
+		g.h.before(to, g, status)
+	}
+	g.status = status
+	g.started.Store(true)
 	g.w.WriteHeader(status)
 }
 
 // trailers gives net/http what h set after the header had gone. The caller holds mu.
 func (g *guard) trailers() {
-	if g.header == nil {
+	if g.header == nil || g.gone {
 		return
 	}
 	to := g.w.Header()
