@@ -110,7 +110,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // while its body was read
 	}
 	if q := h.config.Queue; q != nil {
-		leave, err := q.enter(inner.Context())
+		leave, err := q.enter(inner.Context(), h.useful())
 		if err != nil {
 			g.notStarted(err)
 			return

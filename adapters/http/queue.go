@@ -12,8 +12,9 @@ import (
 
 // A Queue lets a number of requests be handled at once and others wait for their
 // turn, the first first. Several routes may share one. A request whose time runs out
-// while it waits is refused with 503 and never handled, and one that would have to
-// wait behind too many is refused at once, as Overloaded.
+// while it waits, or that has less than is useful left when its turn comes, is refused
+// with 503 and never handled. One that would have to wait behind too many is refused at
+// once, as Overloaded.
 type Queue struct {
 	width, room int
 
@@ -41,8 +42,9 @@ func (q *Queue) Waiting() int {
 	return q.waiting.n
 }
 
-// enter waits for a turn until ctx ends. The error says why there was none.
-func (q *Queue) enter(ctx context.Context) (leave func(), err error) {
+// enter waits for a turn until ctx ends; need must be left then. The error says why
+// there was none.
+func (q *Queue) enter(ctx context.Context, need time.Duration) (leave func(), err error) {
 	q.mu.Lock()
 	if q.running < q.width {
 		q.running++
@@ -66,7 +68,7 @@ func (q *Queue) enter(ctx context.Context) (leave func(), err error) {
 		<-w.turn // it came at the same time
 	}
 	ledger.From(ctx).Stage(ledger.Queue, time.Since(began))
-	if err := budget.Require(ctx, 0); err != nil {
+	if err := budget.Require(ctx, need); err != nil {
 		q.leave()
 		return nil, err
 	}

@@ -29,7 +29,7 @@ func order(w http.ResponseWriter, r *http.Request) {
 			return stock.Value() + " in stock at " + price.Value(), nil
 		})
 	if err != nil {
-		http.Error(w, "no order page", budget.KindOf(err).HTTPStatus())
+		curfewhttp.Error(w, r, err)
 		return
 	}
 	fmt.Fprintln(w, page)
@@ -52,18 +52,10 @@ func get(url string) func(context.Context) (string, error) {
 			return "", err
 		}
 		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		if resp.StatusCode != http.StatusOK {
-			return "", &budget.Cause{Kind: peerKind(resp.StatusCode), Err: fmt.Errorf("%s: %s", url, resp.Status)}
+		if err := curfewhttp.CheckResponse(resp); err != nil {
+			return "", err
 		}
+		body, err := io.ReadAll(resp.Body)
 		return string(body), err
 	}
-}
-
-// peerKind is what a peer's refusal means to us: we had begun.
-func peerKind(status int) budget.Kind {
-	if status == http.StatusGatewayTimeout || status == http.StatusServiceUnavailable {
-		return budget.DependencyTimeout
-	}
-	return budget.Failed
 }
