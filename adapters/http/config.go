@@ -93,7 +93,8 @@ type Config struct {
 	// Stream, when not nil, makes Max and what the caller says a limit for the first
 	// byte of the response alone.
 	Stream *Stream
-	// Queue, when not nil, makes requests wait for their turn.
+	// Queue, when not nil, makes requests wait for their turn, and refuses what it
+	// refuses when the Mode is Warn as well; Observe leaves it out.
 	Queue *Queue
 
 	// Problem may change the answer to a request that failed, before it is written.
