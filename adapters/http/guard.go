@@ -289,7 +289,18 @@ func (g *guard) why() error {
 	return &budget.Cause{Kind: budget.DeadlineExceeded}
 }
 
-// clientGone reports whether the client had left when h returned.
-func (g *guard) clientGone() bool {
-	return errors.Is(g.r.Context().Err(), context.Canceled)
+// clientGone reports whether the client has left, and lateReset that it did when its
+// time was over: its own timer was faster than ours then, and the deadline is what
+// ended the request.
+func (g *guard) clientGone() bool { return g.cancelled() && !g.lateReset() }
+
+func (g *guard) lateReset() bool {
+	if g.refused || !g.cancelled() {
+		return false
+	}
+	e := g.node.Ending()
+	deadline, _ := g.node.Deadline()
+	return e != nil && !e.At.IsZero() && !e.At.Before(deadline)
 }
+
+func (g *guard) cancelled() bool { return errors.Is(g.r.Context().Err(), context.Canceled) }

@@ -253,3 +253,50 @@ func TestAThousandHeadersAreTheStrictest(t *testing.T) {
 	_, got := with(t, curfewhttp.Config{Max: time.Hour}, headers...)
 	assert.LessOrEqual(t, got.left, 59_001*ms)
 }
+
+// A client's reset may beat the server's timer to the same instant.
+func TestCase09_AResetAtTheDeadlineIsTheDeadline(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			var counts meter.Memory
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			time.AfterFunc(time.Second, cancel)
+			h := curfewhttp.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				<-r.Context().Done()
+				curfewhttp.Error(w, r, context.Cause(r.Context()))
+			}), curfewhttp.Config{Max: time.Second, Recorder: &counts})
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+			assert.Equal(t, http.StatusGatewayTimeout, w.Code)
+			assert.EqualValues(t, 1, counts.Count(meter.Outcome, meter.Label{Key: "outcome", Value: "deadline_exceeded"}))
+		})
+	}
+}
+
+// A handler that goes on for twice its time does not keep its client.
+func TestCase07_TheClientOfADeafHandlerIsAnsweredAtTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		ctx, cancel, err := budget.Enter(t.Context(), budget.Within(time.Second))
+		assert.NoError(t, err)
+		defer cancel()
+		over := make(chan struct{})
+		base := roundTrip(func(r *http.Request) (*http.Response, error) {
+			go func() {
+				defer close(over)
+				time.Sleep(2 * time.Second)
+			}()
+			<-r.Context().Done() // as a transport does whose peer does not answer
+			return nil, r.Context().Err()
+		})
+		_, err = (&curfewhttp.Transport{Base: base}).RoundTrip(httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, time.Second, time.Since(began))
+		<-over
+	})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -182,6 +182,8 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 	switch gone := g.clientGone(); {
 	case gone && (p.Kind == budget.ClientCancelled || p.Kind.HTTPStatus() != http.StatusGatewayTimeout):
 		p.Kind, p.Status = budget.ClientCancelled, statusClientGone
+	case p.Kind == budget.ClientCancelled && g.lateReset():
+		p.Kind, p.Status = budget.DeadlineExceeded, http.StatusGatewayTimeout
 	case p.Kind == budget.ClientCancelled:
 		p.Kind, p.Status = budget.Failed, http.StatusInternalServerError
 	}

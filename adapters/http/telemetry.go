@@ -218,7 +218,7 @@ func (g *guard) outcome(panicked bool) Result {
 	switch {
 	case g.clientGone():
 		return Result{Kind: budget.ClientCancelled}
-	case g.aborted:
+	case g.aborted, g.lateReset():
 		return Result{Kind: budget.DeadlineExceeded}
 	case panicked, g.status >= http.StatusInternalServerError:
 		return Result{Kind: budget.Failed}
