@@ -59,8 +59,9 @@ func ExampleMapSeq() {
 		_, err = fmt.Sscan(line, &n)
 		return n, err
 	}) {
-		if err != nil {
-			fmt.Println("stopped:", err)
+		var failed *scope.TaskError // err says as well who was cut short by it
+		if errors.As(err, &failed) {
+			fmt.Println("stopped:", failed.Err)
 			break
 		}
 		fmt.Println(n)
@@ -68,7 +69,7 @@ func ExampleMapSeq() {
 	// Output:
 	// 1
 	// 2
-	// stopped: scope: parse: task "2": expected integer
+	// stopped: expected integer
 }
 
 func ExampleScope_Optional() {
