@@ -99,16 +99,20 @@ func BenchmarkExpiredQueue(b *testing.B) {
 	const waiting = 10_000
 	for b.Loop() {
 		b.StopTimer()
-		hold := make(chan struct{})
+		hold, running := make(chan struct{}), make(chan struct{})
 		q := curfewhttp.NewQueue(1, waiting)
-		h := curfewhttp.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hold }), curfewhttp.Config{Max: time.Hour, Queue: q})
+		h := curfewhttp.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			close(running)
+			<-hold
+		}), curfewhttp.Config{Max: time.Hour, Queue: q})
 		ctx, expire := context.WithTimeout(b.Context(), time.Minute)
 		var all, first sync.WaitGroup
 		first.Go(func() { askFor(h, b.Context(), "3600000") })
+		<-running // so that none of the others has the turn
 		for range waiting {
 			all.Go(func() { askFor(h, ctx, "60000") })
 		}
-		for q.Waiting() < waiting-1 {
+		for q.Waiting() < waiting {
 			time.Sleep(time.Millisecond)
 		}
 		b.StartTimer()

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"runtime"
 	"strconv"
 	"sync"
@@ -64,7 +63,7 @@ func soakRequest(w http.ResponseWriter, r *http.Request) {
 // Requests of all kinds share connections, and none sees another's end, answer or
 // deadline; nothing is left when they are over.
 func TestSoak(t *testing.T) {
-	requests := 1500 * max(stress(), 1)
+	requests := times(1500)
 	protocols(t, func(t *testing.T, start func(http.Handler) *server) {
 		before := runtime.NumGoroutine()
 		var foreign, answered, ended, cut atomic.Int64
@@ -160,11 +159,6 @@ func backTo(t *testing.T, before int) {
 			t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
 		}
 	}
-}
-
-func stress() int {
-	n, _ := strconv.Atoi(os.Getenv("CURFEW_STRESS"))
-	return n
 }
 
 // A slowBody comes in pieces, and may break off.
