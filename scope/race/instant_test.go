@@ -20,23 +20,28 @@ import (
 
 // Two things that happen in one instant, in the order that is the hard one.
 
-// whileStarting returns a context under which all else comes to rest before the
-// named attempt is really started.
-func whileStarting(name string) context.Context {
+// whileStarting returns a context under which the named attempt, once it has
+// entered its race, closes entered and is really started when all else has come to
+// rest.
+func whileStarting(name string) (ctx context.Context, entered chan struct{}) {
+	entered = make(chan struct{})
 	return lab.With(context.Background(), &lab.Test{At: func(_ context.Context, p lab.Point, _, task string) error {
 		if p == lab.Spawn && task == name {
+			close(entered)
 			synctest.Wait()
 		}
 		return nil
-	}}, scope.NewRoot("root"))
+	}}, scope.NewRoot("root")), entered
 }
 
 func TestAnAttemptThatIsStillBeingStartedLearnsThatItHasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		var cause error
-		err := scope.Run(whileStarting("q/1"), "request", budget.Within(time.Minute), func(ctx context.Context, s *scope.Scope) error {
-			v, err := race.First(ctx, "q", after(0, 1), func(ctx context.Context) (int, error) {
+		ctx, entered := whileStarting("q/1")
+		err := scope.Run(ctx, "request", budget.Within(time.Minute), func(ctx context.Context, s *scope.Scope) error {
+			winner := func(context.Context) (int, error) { <-entered; return 1, nil }
+			v, err := race.First(ctx, "q", winner, func(ctx context.Context) (int, error) {
 				<-ctx.Done()
 				cause = context.Cause(ctx)
 				return 0, cause
@@ -52,8 +57,10 @@ func TestAnAttemptThatIsStillBeingStartedLearnsThatItHasLost(t *testing.T) {
 
 func TestAFailureBeforeTheOthersHaveBegunDoesNotDecideTheRace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		err := scope.Run(whileStarting("q/1"), "request", budget.Within(time.Minute), func(ctx context.Context, s *scope.Scope) error {
-			v, err := race.Quorum(ctx, "q", 2, broken("no"), answer("a"), answer("b"))
+		ctx, entered := whileStarting("q/1")
+		err := scope.Run(ctx, "request", budget.Within(time.Minute), func(ctx context.Context, s *scope.Scope) error {
+			fails := func(context.Context) (string, error) { <-entered; return "", io.EOF }
+			v, err := race.Quorum(ctx, "q", 2, fails, answer("a"), answer("b"))
 			assert.Len(t, v, 2)
 			return err
 		})
