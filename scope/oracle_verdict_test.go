@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/scope"
@@ -71,6 +72,9 @@ func (p *play) expect(sl *scopeLog, first *happening) *expectation {
 			if matches(err) && matches(body.err) && !p.surelyBefore(o, b) && sl.saysInduced(body) {
 				return false // the same error by chance, and nobody knows who was first
 			}
+			if inner, ok := errors.AsType[*scope.Error](body.err); ok && e.how == exited && !strings.HasSuffix(inner.Cause.Scope, "/"+sl.plan.name) && sl.lists(body) {
+				return false // some task in there has called Goexit too
+			}
 			return body.fromWait || matches(err) || !matches(body.err)
 		})
 		switch {
@@ -130,10 +134,19 @@ func (p *play) mayBeOwn(sl *scopeLog, e *event) bool {
 // saysInduced reports whether Run listed e as induced, for the few cases in
 // which a test cannot know.
 func (sl *scopeLog) saysInduced(e *event) bool {
+	return sl.saysLate(e, func(te *scope.TaskError) bool { return te.Induced })
+}
+
+// lists is saysInduced for a late failure of e's own.
+func (sl *scopeLog) lists(e *event) bool {
+	return sl.saysLate(e, func(te *scope.TaskError) bool { return !te.Induced })
+}
+
+func (sl *scopeLog) saysLate(e *event, as func(te *scope.TaskError) bool) bool {
 	err, ok := sl.err.(*scope.Error)
 	return ok && slices.ContainsFunc(err.Late, func(err error) bool {
 		te := err.(*scope.TaskError)
-		return te.Induced && te.Task == e.by.plan.name
+		return te.Task == e.by.plan.name && as(te)
 	})
 }
 
