@@ -8,8 +8,8 @@ import (
 )
 
 func init() {
-	ctxnode.Hooks.Enter = func(n *ctxnode.Node, parent context.Context, limit any) (time.Duration, error) {
-		return enter(n, parent, limit.(*Limit))
+	ctxnode.Hooks.Enter = func(n *ctxnode.Node, parent context.Context, limit any, now time.Time) (time.Duration, error) {
+		return enter(n, parent, limit.(*Limit), now)
 	}
 	ctxnode.Hooks.Expired = func(n *ctxnode.Node) error {
 		return &Cause{Kind: DeadlineExceeded, Scope: n.Path(), Limit: chain(limitsOf(&n.View))}
@@ -28,8 +28,9 @@ type entry struct {
 
 // cancelled is the ending of a context whose CancelFunc was called.
 var cancelled = &ctxnode.Ending{
-	Err: context.Canceled,
-	For: func(n *ctxnode.Node) error { return &Cause{Kind: Cancelled, Scope: n.Path()} },
+	Err:      context.Canceled,
+	For:      func(n *ctxnode.Node) error { return &Cause{Kind: Cancelled, Scope: n.Path()} },
+	Nameless: &ctxnode.Ending{Err: context.Canceled, Cause: &Cause{Kind: Cancelled}},
 }
 
 func (e *entry) cancel() {
@@ -51,7 +52,7 @@ func (e *entry) cancel() {
 // its cause; the function is never nil.
 func Enter(ctx context.Context, limit Limit) (context.Context, context.CancelFunc, error) {
 	e := &entry{limit: limit}
-	if _, err := enter(&e.node, ctx, &e.limit); err != nil {
+	if _, err := enter(&e.node, ctx, &e.limit, time.Now()); err != nil {
 		deadline, _ := ctx.Deadline()
 		if _, own, ok := e.limit.settle(time.Now(), deadline); ok && (deadline.IsZero() || own.Before(deadline)) {
 			deadline = own // what it was refused for: a ledger says how much was left
@@ -113,12 +114,11 @@ func Require(ctx context.Context, need time.Duration) error {
 	return c
 }
 
-// enter resolves l against parent and starts n on the work deadline.
-func enter(n *ctxnode.Node, parent context.Context, l *Limit) (cleanup time.Duration, err error) {
+// enter resolves l against parent, from now on, and starts n on the work deadline.
+func enter(n *ctxnode.Node, parent context.Context, l *Limit, now time.Time) (cleanup time.Duration, err error) {
 	if parent == nil {
 		panic("budget: nil context")
 	}
-	now := time.Now()
 	base, hasBase := bounding(n, parent).Deadline()
 	if hasBase && base == base.Round(0) {
 		base = now.Add(base.Sub(now)) // from here on it is monotonic
@@ -187,7 +187,7 @@ func parentCause(scope string, parent context.Context) *Cause {
 		return c
 	}
 	c := &Cause{Kind: ParentCancelled, Scope: scope}
-	if _, ok := parent.(ctxnode.Client); ok {
+	if _, ok := parent.(*ctxnode.Client); ok {
 		c.Kind = ClientCancelled
 	}
 	if parent.Err() == context.DeadlineExceeded {

@@ -126,7 +126,7 @@ func (s *attempts) admitAttempt(a *attemptTask, ctx context.Context) bool {
 func (a *attemptTask) enter(ctx context.Context) error {
 	n := &a.with
 	n.Name, n.Owner = a.task.name, &a.task
-	if _, err := ctxnode.Hooks.Enter(n, ctx, &asCalled); err != nil {
+	if _, err := ctxnode.Hooks.Enter(n, ctx, &asCalled, time.Now()); err != nil {
 		return err
 	}
 	c := a.task.core

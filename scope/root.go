@@ -84,7 +84,7 @@ func (r *Root) Go(ctx context.Context, name string, limit budget.Limit, f func(c
 	}
 	ctx = context.WithValue(ctx, envKey{}, r.envFor(ctx))
 	return r.start(&task{name: name, work: plainWork(f), mode: background}, func(n *ctxnode.Node) error {
-		_, err := ctxnode.Hooks.Enter(n, ctxnode.Rebase(ctx, &r.core.node.View), &limit)
+		_, err := ctxnode.Hooks.Enter(n, ctxnode.Rebase(ctx, &r.core.node.View), &limit, time.Now())
 		return err
 	})
 }

@@ -3,6 +3,7 @@ package scope
 import (
 	"context"
 	"runtime/trace"
+	"time"
 
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/internal/ctxnode"
@@ -68,7 +69,7 @@ func run(ctx context.Context, name string, limit budget.Limit, origin uintptr, b
 			defer end()
 		}
 	}
-	kept, err := ctxnode.Hooks.Enter(&c.node, ctx, &c.limit)
+	kept, err := ctxnode.Hooks.Enter(&c.node, ctx, &c.limit, time.Now())
 	if err != nil {
 		return refused(ctx, name, err)
 	}

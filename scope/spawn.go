@@ -182,7 +182,7 @@ func (t *task) enter(s *Scope) error {
 		parent = &c.node.View
 	}
 	limit := s.limit // Inherited unless the handle has one
-	if _, err := ctxnode.Hooks.Enter(node, parent, &limit); err != nil {
+	if _, err := ctxnode.Hooks.Enter(node, parent, &limit, time.Now()); err != nil {
 		return err
 	}
 	c.node.Mu.Lock()

@@ -30,12 +30,13 @@ import (
 //
 // It is one struct, and a request costs two allocations for it and for its copy.
 type guard struct {
-	node  ctxnode.Node
-	limit budget.Limit
-	h     *handler
-	w     http.ResponseWriter
-	r     *http.Request // as it came
-	began time.Time
+	node   ctxnode.Node
+	client ctxnode.Client // in which node is started
+	limit  budget.Limit
+	h      *handler
+	w      http.ResponseWriter
+	r      *http.Request // as it came
+	began  time.Time
 
 	// What is set before h runs, and not changed while it does.
 	refused     bool // there is no context
@@ -70,6 +71,7 @@ type guard struct {
 
 	fence  sync.Mutex
 	opened bool        // all is set for the deadline to come
+	waiter *waiter     // while it waits for its turn in a Queue
 	late   bool        // it came before
 	over   bool        // h has returned
 	grace  *time.Timer // nil until the deadline
@@ -104,6 +106,7 @@ var longAgo = time.Unix(1, 0)
 
 // Ended is told that the context has ended, by whoever ended it, and must not wait.
 func (g *guard) Ended(e *ctxnode.Ending, watched bool) bool {
+	g.wakeQueued()
 	if e.Err != context.DeadlineExceeded {
 		return watched // the client has left, or h is done: there is nobody to answer
 	}
@@ -167,7 +170,9 @@ func (g *guard) expire() {
 		// fails for the end of the client, of this request and of the next one.
 		_ = rc.SetReadDeadline(longAgo)
 	}
-	g.grace = time.AfterFunc(g.h.grace, g.answerForDeaf)
+	if g.waiter == nil { // else its goroutine is about to answer
+		g.grace = time.AfterFunc(g.h.grace, g.answerForDeaf)
+	}
 }
 
 // answerForDeaf is the second step, for an h that has not returned within the grace.

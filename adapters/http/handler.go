@@ -77,8 +77,9 @@ type handler struct {
 
 // done is the ending of the context of a request that was answered.
 var done = &ctxnode.Ending{
-	Err: context.Canceled,
-	For: func(n *ctxnode.Node) error { return &budget.Cause{Kind: budget.Closed, Scope: n.Path()} },
+	Err:      context.Canceled,
+	For:      func(n *ctxnode.Node) error { return &budget.Cause{Kind: budget.Closed, Scope: n.Path()} },
+	Nameless: &ctxnode.Ending{Err: context.Canceled, Cause: &budget.Cause{Kind: budget.Closed}},
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -110,12 +111,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // while its body was read
 	}
 	if q := h.config.Queue; q != nil {
-		leave, err := q.enter(inner.Context(), h.useful())
-		if err != nil {
+		if err := g.queue(q, inner.Context()); err != nil {
 			g.notStarted(err)
 			return
 		}
-		defer leave()
+		defer q.leave()
 	}
 	g.begun.Store(true)
 	h.next.ServeHTTP((*writer)(g), inner)
@@ -182,12 +182,13 @@ func (h *handler) enter(g *guard) error {
 
 // start starts g's context under limit.
 func (h *handler) start(g *guard, limit budget.Limit) error {
+	g.client.Context = g.r.Context()
 	g.node.Owner, g.node.Lazy = g, !h.tells()
 	g.limit = limit
 	if s := h.config.Stream; s != nil {
 		return s.start(g, limit)
 	}
-	_, err := ctxnode.Hooks.Enter(&g.node, ctxnode.Client{Context: g.r.Context()}, &g.limit)
+	_, err := ctxnode.Hooks.Enter(&g.node, &g.client, &g.limit, g.began)
 	return err
 }
 

@@ -42,44 +42,76 @@ func (q *Queue) Waiting() int {
 	return q.waiting.n
 }
 
-// enter waits for a turn until ctx ends; need must be left then. The error says why
-// there was none.
-func (q *Queue) enter(ctx context.Context, need time.Duration) (leave func(), err error) {
-	q.mu.Lock()
-	if q.running < q.width {
-		q.running++
-		q.mu.Unlock()
-		return q.leave, nil
-	}
-	if q.waiting.n >= q.room {
-		q.mu.Unlock()
-		return nil, &budget.Cause{Kind: budget.Overloaded, Phase: "queued"}
-	}
-	w := q.waiting.push()
-	q.mu.Unlock()
-
-	began := time.Now()
-	select {
-	case <-w.turn:
-	case <-ctx.Done():
-		if q.giveUp(w) {
-			return nil, context.Cause(ctx)
-		}
-		<-w.turn // it came at the same time
-	}
-	ledger.From(ctx).Stage(ledger.Queue, time.Since(began))
-	if err := budget.Require(ctx, need); err != nil {
-		q.leave()
-		return nil, err
-	}
-	return q.leave, nil
-}
-
-// giveUp takes w from the queue, and reports false when its turn has come.
-func (q *Queue) giveUp(w *waiter) bool {
+// enter takes a turn, for which w is nil then, or a place among those who wait for one.
+func (q *Queue) enter() (w *waiter, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.waiting.remove(w)
+	if q.running < q.width {
+		q.running++
+		return nil, nil
+	}
+	if q.waiting.n >= q.room {
+		return nil, &budget.Cause{Kind: budget.Overloaded, Phase: "queued"}
+	}
+	return q.waiting.push(), nil
+}
+
+// giveUp wakes w, which gets no turn any more unless it has it already.
+func (q *Queue) giveUp(w *waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.waiting.remove(w) {
+		w.lost = true
+		close(w.turn)
+	}
+}
+
+// queue waits until it is g's turn in q. It does not wait for the Done of ctx, which
+// would be most of what it costs (BenchmarkExpiredQueue). After an error, which says
+// why h must not run, g has no turn.
+func (g *guard) queue(q *Queue, ctx context.Context) error {
+	w, err := q.enter()
+	if err != nil || w == nil {
+		return err
+	}
+	began := time.Now()
+	g.fence.Lock()
+	g.waiter = w
+	g.fence.Unlock()
+	if g.node.Flag().Load() != 0 { // and from here on the end of the client is told
+		q.giveUp(w)
+	}
+	<-w.turn
+	ledger.From(ctx).Stage(ledger.Queue, time.Since(began))
+	g.fence.Lock()
+	g.waiter = nil
+	late := g.refusing.Load()
+	g.fence.Unlock()
+	if w.lost {
+		return g.why()
+	}
+	err = budget.Require(ctx, g.h.useful())
+	if err == nil && late {
+		err = g.why()
+	}
+	if err != nil {
+		q.leave()
+	}
+	return err
+}
+
+// wakeQueued ends g's wait for its turn.
+func (g *guard) wakeQueued() {
+	q := g.h.config.Queue
+	if q == nil {
+		return
+	}
+	g.fence.Lock()
+	w := g.waiter
+	g.fence.Unlock()
+	if w != nil {
+		q.giveUp(w)
+	}
 }
 
 // leave hands a turn on.
@@ -100,7 +132,8 @@ type fifo struct {
 }
 
 type waiter struct {
-	turn       chan struct{}
+	turn       chan struct{} // closed when it waits no more
+	lost       bool          // it got no turn
 	prev, next *waiter
 	waits      bool
 }

@@ -39,7 +39,7 @@ func (s *Stream) mustBeBounded() {
 // first byte.
 func (s *Stream) start(g *guard, limit budget.Limit) error {
 	// What of limit the stream must do its first byte in is found by entering it.
-	ctx, cancel, err := budget.Enter(ctxnode.Client{Context: g.r.Context()}, limit)
+	ctx, cancel, err := budget.Enter(&g.client, limit)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (s *Stream) start(g *guard, limit budget.Limit) error {
 	first.cause = func() error { return ctxnode.Hooks.Expired(ctxnode.Find(ctx).Node()) }
 	cancel()
 	g.limit = budget.Within(s.Lifetime).Named("stream lifetime")
-	if _, err := ctxnode.Hooks.Enter(&g.node, ctxnode.Client{Context: g.r.Context()}, &g.limit); err != nil {
+	if _, err := ctxnode.Hooks.Enter(&g.node, &g.client, &g.limit, g.began); err != nil {
 		return err
 	}
 	first.Context = &g.node.View

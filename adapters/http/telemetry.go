@@ -143,6 +143,9 @@ func (h *handler) deaf(g *guard) {
 
 // report tells how a request ended.
 func (h *handler) report(g *guard, panicked bool) {
+	if h.config.Observed == nil && !h.tells() {
+		return
+	}
 	took := time.Since(g.began)
 	result := g.outcome(panicked)
 	if h.config.Observed != nil {

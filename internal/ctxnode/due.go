@@ -2,6 +2,7 @@ package ctxnode
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -17,15 +18,26 @@ func (n *Node) arm() {
 		return
 	}
 	n.callbacks++
-	n.timer = time.AfterFunc(time.Until(n.deadline), func() {
-		n.expire()
-		if n.Owner == nil && n.Under == nil {
-			// A budget's context that expired needs no cancel to be forgotten, as
-			// with std. A scope's or a task's is found below its parent while it runs.
-			n.Stop()
-		}
-		n.called()
-	})
+	n.alarm = setAlarm(n)
+}
+
+// ring is called by the alarm.
+func (n *Node) ring() {
+	n.expire()
+	if n.Owner == nil && n.Under == nil {
+		// A budget's context that expired needs no cancel to be forgotten, as
+		// with std. A scope's or a task's is found below its parent while it runs.
+		n.Stop()
+	}
+	n.called()
+}
+
+// silenceLocked stops the alarm. The caller holds Mu.
+func (n *Node) silenceLocked() {
+	if n.alarm != nil && n.alarm.stop() {
+		n.callbacks--
+	}
+	n.alarm = nil
 }
 
 // follow ends n when parent, which is not a node, ends.
@@ -34,21 +46,51 @@ func (n *Node) follow(parent context.Context) {
 	n.Mu.Lock()
 	n.callbacks++
 	n.Mu.Unlock()
+	b, _ := bridges.Get().(*bridge)
+	if b == nil {
+		b = &bridge{}
+		b.told = b.parentEnded
+	}
+	b.node, b.parent = n, parent
 	// Not under Mu: parent's methods are not ours.
-	stop := context.AfterFunc(parent, func() {
-		n.End(&Ending{Cause: Hooks.Foreign(n, parent), Err: parent.Err(), At: time.Now()})
-		n.called()
-	})
+	b.stop = context.AfterFunc(parent, b.told)
 	n.Mu.Lock()
-	n.stopBridge = stop
+	n.bridge = b
 	n.Mu.Unlock()
+}
+
+// A bridge waits for the end of a parent that is not a node. It serves one node after
+// another, as an alarm does.
+type bridge struct {
+	node   *Node
+	parent context.Context
+	told   func()      // parentEnded
+	stop   func() bool // only while it stands
+}
+
+var bridges sync.Pool // of *bridge
+
+func (b *bridge) parentEnded() {
+	b.node.End(&Ending{Cause: Hooks.Foreign(b.node, b.parent), Err: b.parent.Err(), At: time.Now()})
+	b.node.called()
+}
+
+// down takes b down and reports whether parentEnded will not be called. It must not be
+// called again then: b is somebody else's.
+func (b *bridge) down() bool {
+	if !b.stop() {
+		return false
+	}
+	b.node, b.parent, b.stop = nil, nil, nil
+	bridges.Put(b)
+	return true
 }
 
 // listen makes a Lazy node follow its parent, which costs more than all else about
 // a node that serves one short request and asks for nothing. Until somebody needs to
 // be told, Err looks at the parent itself.
 func (n *Node) listen() {
-	if n.deaf.Load() && n.deaf.CompareAndSwap(true, false) {
+	if n.deaf.Load() && n.ending.Load() == nil && n.deaf.CompareAndSwap(true, false) {
 		n.follow(n.vals)
 	}
 }

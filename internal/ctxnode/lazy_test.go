@@ -94,3 +94,25 @@ func TestALazyNodeMayBeAskedWhileItsParentEnds(t *testing.T) {
 		n.Close(ended)
 	}
 }
+
+// Nobody tells a lazy node of its parent's deadline, so it has an alarm of its own.
+func TestALazyNodeEndsAtItsParentsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parent, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		deadline, _ := parent.Deadline()
+		ended := make(chan *ctxnode.Ending, 1)
+		n := &ctxnode.Node{Lazy: true, Owner: listener(ended)}
+		n.Start(parent, deadline, false)
+		e := <-ended
+		assert.Equal(t, context.DeadlineExceeded, e.Err)
+		assert.Zero(t, time.Until(deadline))
+	})
+}
+
+type listener chan<- *ctxnode.Ending
+
+func (w listener) Ended(e *ctxnode.Ending, watched bool) bool {
+	w <- e
+	return watched
+}

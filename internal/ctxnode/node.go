@@ -34,6 +34,8 @@ type Ending struct {
 	// For, when set, makes the cause for one node on demand, so that an end
 	// nobody asks about, such as that of work that went well, allocates nothing.
 	For func(n *Node) error
+	// Nameless, when set, is what For would make of a node without a path.
+	Nameless *Ending
 
 	once sync.Once
 	ctx  context.Context
@@ -53,10 +55,10 @@ func (e *Ending) carrier() context.Context {
 // Hooks are the parts of package budget that a node needs, which it cannot
 // import: budget stands a floor above. Package budget sets them once, in init.
 var Hooks struct {
-	// Enter resolves limit (a *budget.Limit) against parent, and starts n on
-	// the resulting work deadline. It returns the time that the limit keeps
-	// for cleanups. After an error n was not started.
-	Enter func(n *Node, parent context.Context, limit any) (cleanup time.Duration, err error)
+	// Enter resolves limit (a *budget.Limit) against parent, from now on, and
+	// starts n on the resulting work deadline. It returns the time that the limit
+	// keeps for cleanups. After an error n was not started.
+	Enter func(n *Node, parent context.Context, limit any, now time.Time) (cleanup time.Duration, err error)
 	// Expired returns the cause of a node whose own deadline passed.
 	Expired func(n *Node) error
 	// Foreign returns the cause of a node whose parent, not a node, ended.
@@ -101,13 +103,13 @@ type Node struct {
 	// run, and by the owner for its own conditions.
 	Idle sync.Cond
 
-	children   *Node       // first child
-	prev, next *Node       // siblings; under the parent's Mu
-	linked     bool        // whether it stands in the parent's list; under the parent's Mu
-	timer      *time.Timer // of its own deadline; nil: the parent's end is relied on
-	stopBridge func() bool // stops the bridge to a parent that is no node
-	callbacks  int         // timer and bridge callbacks that may still run
-	onEnd      func()      // called once, after the end
+	children   *Node   // first child
+	prev, next *Node   // siblings; under the parent's Mu
+	linked     bool    // whether it stands in the parent's list; under the parent's Mu
+	alarm      *alarm  // of its own deadline; nil: stopped, or the parent's end is relied on
+	bridge     *bridge // to a parent that is no node
+	callbacks  int     // timer and bridge callbacks that may still run
+	onEnd      func()  // called once, after the end
 	pause      stopwatch
 }
 
@@ -122,21 +124,20 @@ func (n *Node) Start(parent context.Context, deadline time.Time, arm bool) {
 	}
 	if v, ok := direct(parent); ok {
 		n.endWith(v.node, parent)
+	} else if v := n.above; v != nil && parent.Done() != nil && v.Done() == parent.Done() {
+		// Attach directly only where the ancestor's end is the parent's end:
+		// WithoutCancel and std children keep our values, but not our end.
+		n.endWith(v.node, parent)
+	} else if n.Lazy && n.Under == nil {
+		n.follows = true
+		n.deaf.Store(true)
+		arm = !deadline.IsZero() // also when it is parent's, which may not be heard
 	} else if parent.Done() == nil {
 		// A parent that never ends does not bring about a deadline either.
 		_, bounded := parent.Deadline()
 		arm = arm || bounded
 	} else {
-		// Attach directly only where the ancestor's end is the parent's end:
-		// WithoutCancel and std children keep our values, but not our end.
-		if v := Find(parent); v != nil && v.Done() == parent.Done() {
-			n.endWith(v.node, parent)
-		} else if n.Lazy && n.Under == nil {
-			n.follows = true
-			n.deaf.Store(true)
-		} else {
-			n.follow(parent)
-		}
+		n.follow(parent)
 	}
 	if arm {
 		n.arm()
@@ -229,9 +230,7 @@ func (n *Node) release(watched bool) {
 		watched = w.Ended(n.ending.Load(), watched)
 	}
 	n.Mu.Lock()
-	if n.timer != nil && n.timer.Stop() {
-		n.callbacks--
-	}
+	n.silenceLocked()
 	children := n.childrenLocked()
 	n.Mu.Unlock()
 	// They stay in the list until they are closed: what still runs below an
@@ -271,13 +270,11 @@ func (n *Node) Stop() {
 		up.Mu.Unlock()
 	}
 	n.Mu.Lock()
-	if n.timer != nil && n.timer.Stop() {
-		n.callbacks--
-	}
-	stop := n.stopBridge
-	n.stopBridge = nil
+	n.silenceLocked()
+	b := n.bridge
+	n.bridge = nil
 	n.Mu.Unlock()
-	if stop != nil && stop() { // not under Mu: see follow
+	if b != nil && b.down() { // not under Mu: see follow
 		n.called()
 	}
 }
@@ -326,7 +323,11 @@ func (n *Node) ended() *Ending {
 	if e == nil || e.For == nil {
 		return e
 	}
-	n.ending.CompareAndSwap(e, &Ending{Cause: e.For(n), Err: e.Err, At: time.Now()})
+	made := e.Nameless
+	if made == nil || n.View.pathSize() > 0 {
+		made = &Ending{Cause: e.For(n), Err: e.Err, At: time.Now()}
+	}
+	n.ending.CompareAndSwap(e, made)
 	return n.ending.Load()
 }
 
