@@ -11,7 +11,7 @@ import (
 // judge returns the verdict on err. What is settled without the policy's judge
 // is not to be repeated.
 func (c *call) judge(err error) Verdict {
-	if c.ended() || retriedBelow(err) {
+	if c.ended() || RetriedBelow(err) {
 		return Verdict{}
 	}
 	return c.p.Judge(err)

@@ -117,7 +117,7 @@ func DefaultJudge(err error) Verdict {
 // kinds that do: expired_on_arrival,
 // local_budget_rejected, overloaded and shutdown.
 func SafeToRetry(err error) bool {
-	if err == nil || retriedBelow(err) {
+	if err == nil || RetriedBelow(err) {
 		return false
 	}
 	if safe, ok := saysSafe(err); ok {

@@ -5,10 +5,12 @@ import (
 	"slices"
 )
 
-// retriedBelow reports whether a layer below decided about retries of err, or of
-// any of the errors joined in it. It looks through wrapping, and through the
+// RetriedBelow reports whether a layer below has decided about retries of err, or of
+// any of the errors joined in it: it tried more than once, or was denied another
+// attempt. Do does not repeat such a call; an adapter tells its caller, as
+// curfewhttp does in a header. RetriedBelow looks through wrapping, and through the
 // verdict of a scope.
-func retriedBelow(err error) bool {
+func RetriedBelow(err error) bool {
 	type below interface{ RetriedBelow() bool }
 	return slices.ContainsFunc(sayings[below](err), below.RetriedBelow) ||
 		// An error that answers errors.As alone shows one of each type: ours it

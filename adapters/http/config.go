@@ -74,6 +74,12 @@ type Config struct {
 	// always refused.
 	RefuseAtMost float64
 
+	// RetryAfter, when above zero, is what a request that is refused because less than
+	// the useful time is left is told to wait, in whole seconds, rounded up. Without it
+	// there is no Retry-After: the caller that has no time left is not the one to try
+	// again, so say it only where others with more time are behind it.
+	RetryAfter time.Duration
+
 	// Forms are the headers that say what the caller gives; of several the strictest
 	// counts. Nil is grpc-timeout, X-Request-Deadline-Ms and Envoy's header.
 	Forms []wire.Form
@@ -132,7 +138,7 @@ func (c Config) settle() Config {
 		name  string
 		value time.Duration
 	}{
-		{"Max", c.Max}, {"Default", c.Default}, {"Reserve", c.Reserve}, {"Useful", c.Useful}, {"Grace", c.Grace},
+		{"Max", c.Max}, {"Default", c.Default}, {"Reserve", c.Reserve}, {"Useful", c.Useful}, {"Grace", c.Grace}, {"RetryAfter", c.RetryAfter},
 	} {
 		if d.value < 0 {
 			panic(fmt.Sprintf("curfewhttp: Handler: negative %s %v", d.name, d.value))

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/budget/wire"
 	"github.com/curfew-go/curfew/internal/ctxnode"
+	"github.com/curfew-go/curfew/retrybudget"
 )
 
 // A Problem is the answer to a request that failed, as problem details (RFC 9457).
@@ -121,6 +121,9 @@ func (g *guard) problem(w http.ResponseWriter, why error) *Problem {
 			p.Kind = budget.ExpiredOnArrival
 		case budget.LocalBudgetRejected:
 			p.Needed = g.needed
+			if d := g.h.config.RetryAfter; d > 0 {
+				p.Header.Set("Retry-After", strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10))
+			}
 		}
 	}
 	p.Status = p.Kind.HTTPStatus()
@@ -148,7 +151,7 @@ func (h *handler) reply(w http.ResponseWriter, g *guard, why error) (status int,
 	if h.config.Problem != nil {
 		h.config.Problem(g.r, p)
 	}
-	g.verdict.Store(&Result{Kind: p.Kind, NotStarted: p.NotStarted, OwnLimit: g.ownLimit(), Retried: retriedBelow(why)})
+	g.verdict.Store(&Result{Kind: p.Kind, NotStarted: p.NotStarted, OwnLimit: g.ownLimit(), Retried: retrybudget.RetriedBelow(why)})
 	h.before(w.Header(), g, p.Status)
 	g.started.Store(true)
 	return p.Status, p.send(w, g.r, h.config.Edge)
@@ -188,7 +191,7 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 		p.Kind, p.Status = budget.Failed, http.StatusInternalServerError
 	}
 	p.Title = title(p.Status)
-	g.verdict.Store(&Result{Kind: p.Kind, OwnLimit: g.ownLimit() || p.Kind == budget.DependencyTimeout, Retried: retriedBelow(err)})
+	g.verdict.Store(&Result{Kind: p.Kind, OwnLimit: g.ownLimit() || p.Kind == budget.DependencyTimeout, Retried: retrybudget.RetriedBelow(err)})
 	if g.started.Load() {
 		g.broken.Store(true)
 		return
@@ -208,19 +211,4 @@ func guardOf(r *http.Request) *guard {
 		}
 	}
 	return nil
-}
-
-// retriedBelow reports whether an error in err's tree says that the layer of it has
-// decided about retries.
-func retriedBelow(err error) bool {
-	if b, ok := err.(interface{ RetriedBelow() bool }); ok && b.RetriedBelow() {
-		return true
-	}
-	switch err := err.(type) {
-	case interface{ Unwrap() error }:
-		return retriedBelow(err.Unwrap())
-	case interface{ Unwrap() []error }:
-		return slices.ContainsFunc(err.Unwrap(), retriedBelow)
-	}
-	return false
 }
