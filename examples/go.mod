@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/curfew-go/curfew v0.0.0
+	github.com/go-chi/chi/v5 v5.5.0
 	github.com/oklog/run v1.2.0
 	github.com/schollz/progressbar/v3 v3.19.1
 	github.com/sony/gobreaker/v2 v2.4.0

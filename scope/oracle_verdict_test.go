@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/scope"
@@ -72,8 +71,8 @@ func (p *play) expect(sl *scopeLog, first *happening) *expectation {
 			if matches(err) && matches(body.err) && !p.surelyBefore(o, b) && sl.saysInduced(body) {
 				return false // the same error by chance, and nobody knows who was first
 			}
-			if inner, ok := errors.AsType[*scope.Error](body.err); ok && e.how == exited && !strings.HasSuffix(inner.Cause.Scope, "/"+sl.plan.name) && sl.lists(body) {
-				return false // some task in there has called Goexit too
+			if !body.fromWait && !p.surelyBefore(o, b) && sl.lists(body) {
+				return false // likewise: Goexit, or a deadline, inside a scope of the body's
 			}
 			return body.fromWait || matches(err) || !matches(body.err)
 		})

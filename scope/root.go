@@ -72,8 +72,9 @@ func (r *Root) Context() context.Context { return &r.core.node.View }
 // request leaves to be done after its answer.
 //
 // Go returns without waiting for f. Its error says that f was not started: the
-// Root drains, and whoever still answers a request does the work itself or says
-// that it is not done; or there is no time for it under limit, as in [budget.Enter];
+// Root drains, with a *budget.Cause of kind Shutdown that matches ErrClosed, and
+// whoever still answers a request does the work itself or says that it is not
+// done, with 503; or there is no time for it under limit, as in [budget.Enter];
 // Inherited is budget.ErrNoDeadline, since there is nobody to inherit from. An
 // error of f goes to Trace.TaskFailed or to slog.Default. An empty name, a nil ctx
 // and a nil f panic.
@@ -133,7 +134,7 @@ func (r *Root) start(t *task, enter func(*ctxnode.Node) error) error {
 	c.node.Mu.Lock()
 	if r.draining {
 		c.node.Mu.Unlock()
-		return fmt.Errorf("scope: root %q takes no more work, not %q either: %w", c.node.Name, t.name, ErrClosed)
+		return &budget.Cause{Kind: budget.Shutdown, Scope: c.node.Name, Task: t.name, Err: ErrClosed}
 	}
 	c.sequence++
 	t.seq = c.sequence

@@ -1,0 +1,3 @@
+// Package recipes holds the code of docs/recipes.md: how curfew stands beside routers,
+// proxies, streams and long work.
+package recipes
