@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,9 +65,10 @@ type guard struct {
 	status   int
 	bytes    int64
 	answered bool // by the deadline's answer, not by h
+	outlived bool // h had written all, and was not waited for
 	aborted  bool // it had started, and was cut
 	lost     bool // h was refused a write, so what it sent is not whole
-	hijacked bool
+	hijacked bool // written under fence too
 	gone     bool // the client is, and the header map may still be read: see commit
 
 	fence  sync.Mutex
@@ -155,7 +157,7 @@ func (g *guard) given() time.Duration {
 func (g *guard) expire() {
 	g.fence.Lock()
 	defer g.fence.Unlock()
-	if g.late = true; !g.opened || g.over || g.h.config.Mode != Enforce || !g.refusing.CompareAndSwap(false, true) {
+	if g.late = true; !g.opened || g.over || g.hijacked || g.h.config.Mode != Enforce || !g.refusing.CompareAndSwap(false, true) {
 		return
 	}
 	rc := http.NewResponseController(g.w)
@@ -182,16 +184,23 @@ func (g *guard) answerForDeaf() {
 		g.fence.Unlock()
 		return
 	}
+	g.fence.Unlock()
+	g.h.deaf(g)
+
 	rc := http.NewResponseController(g.w)
-	if g.started.Load() {
+	writes := !g.mu.TryLock() // it waits for a client that does not read
+	g.fence.Lock()
+	switch {
+	case g.over, g.hijacked:
+	case writes:
 		g.bounds = rc.SetWriteDeadline(longAgo) == nil
-	} else {
+	default:
 		g.bounds = rc.SetWriteDeadline(time.Now().Add(answerBound)) == nil
 	}
 	g.fence.Unlock()
-
-	g.h.deaf(g)
-	g.mu.Lock()
+	if writes {
+		g.mu.Lock()
+	}
 	defer g.mu.Unlock()
 	g.fence.Lock()
 	over := g.over
@@ -199,22 +208,40 @@ func (g *guard) answerForDeaf() {
 	if over || g.hijacked { // finish waits for mu, so it stays as it is
 		return
 	}
-	if g.started.Load() {
-		g.abort(rc)
+	whole := g.started.Load() && g.whole()
+	switch {
+	case whole:
+		g.outlived = true
+	case g.started.Load():
+		g.aborted = true
+		g.cut(rc)
 		return
+	default:
+		g.answer(g.why())
 	}
-	g.answer(g.why())
 	_ = rc.Flush()
-	if g.r.ProtoMajor >= 2 {
+	switch {
+	case g.r.ProtoMajor >= 2:
 		// Only h's goroutine can end a stream. A reset behind the whole body is the
 		// next best; curfewhttp.Transport takes it for the end.
 		_ = rc.SetWriteDeadline(longAgo)
+	case whole: // the header did not say that the next request must not come here
+		g.cut(rc)
 	}
 }
 
-// abort cuts a reply that has started. The caller holds mu.
-func (g *guard) abort(rc *http.ResponseController) {
-	g.aborted = true
+// whole reports whether all of the reply that h said there would be is written. Some
+// of it may wait in net/http for h to return. The caller holds mu.
+func (g *guard) whole() bool {
+	if g.status == 0 || g.lost {
+		return false
+	}
+	length, err := strconv.ParseInt(g.w.Header().Get("Content-Length"), 10, 64)
+	return err == nil && g.bytes == length
+}
+
+// cut ends a stream, or closes a connection, under h. The caller holds mu.
+func (g *guard) cut(rc *http.ResponseController) {
 	if g.r.ProtoMajor >= 2 {
 		_ = rc.SetWriteDeadline(longAgo)
 		return
@@ -261,7 +288,7 @@ func (g *guard) finish(panicked bool) (cut bool) {
 	}
 	bounds, jogged := g.bounds, g.jogged // the latter stays: net/http is about to read what is left of the body
 	g.fence.Unlock()
-	if g.hijacked || panicked || g.answered || g.aborted {
+	if g.hijacked || panicked || g.answered || g.outlived || g.aborted {
 		return g.aborted
 	}
 	rc := http.NewResponseController(g.w)

@@ -1,6 +1,7 @@
 package curfewhttp_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -11,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +22,7 @@ import (
 
 	curfewhttp "github.com/curfew-go/curfew/adapters/http"
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/budget/meter"
 )
 
 // A handler that writes nothing late has answered, however late it returns.
@@ -270,4 +273,95 @@ func TestTheWriterDoesNotUnwrap(t *testing.T) {
 		assert.ErrorIs(t, err, http.ErrNotSupported)
 	}), curfewhttp.Config{})
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+}
+
+// A connection that was taken over after its status had gone out, as some WebSocket
+// libraries do, has none of the request's deadlines either, however long it is used.
+func TestAConnectionTakenOverAfterItsStatusIsLeftAlone(t *testing.T) {
+	s := serve(t, curfewhttp.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Upgrade", "x")
+		w.Header().Set("Connection", "Upgrade")
+		w.WriteHeader(http.StatusSwitchingProtocols)
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if !assert.NoError(t, err) {
+			return
+		}
+		defer conn.Close()
+		<-r.Context().Done()
+		_, err = io.Copy(conn, conn) // an echo, until the client closes
+		assert.NoError(t, err)
+	}), curfewhttp.Config{Max: 20 * ms, Grace: ms}), false)
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n")
+	require.NoError(t, err)
+	in := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(in, nil)
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
+	for began := time.Now(); time.Since(began) < 1200*ms; time.Sleep(100 * ms) { // beyond the bound of an answer
+		_, err = io.WriteString(conn, "ping")
+		require.NoError(t, err)
+		echo := make([]byte, 4)
+		_, err = io.ReadFull(in, echo)
+		require.NoError(t, err)
+	}
+}
+
+// A reply that is whole reaches its client at the deadline though its handler goes on,
+// and the next request of the client does not wait for that.
+func TestAReplyThatIsWholeIsSentThoughItsHandlerDoesNotReturn(t *testing.T) {
+	protocols(t, func(t *testing.T, start func(http.Handler) *server) {
+		for _, size := range []int{2, 10_000} { // one waits in net/http, one does not
+			slow, end := deaf(func(w http.ResponseWriter) {
+				w.Header().Set("Content-Length", strconv.Itoa(size))
+				_, _ = w.Write(bytes.Repeat([]byte("x"), size))
+			})
+			var counts meter.Memory
+			first := make(chan struct{}, 1)
+			first <- struct{}{}
+			s := start(curfewhttp.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				select {
+				case <-first:
+					slow.ServeHTTP(w, r)
+				default:
+				}
+			}), curfewhttp.Config{Max: 50 * ms, Recorder: &counts}))
+			resp, body := s.getBroken(t)
+			assert.Equal(t, http.StatusOK, resp.StatusCode)
+			assert.Len(t, body, size)
+			resp, _ = s.get(t)
+			assert.Equal(t, http.StatusOK, resp.StatusCode)
+			assert.ErrorIs(t, end(), http.ErrHandlerTimeout)
+			s.Close()
+			assert.EqualValues(t, 1, counts.Count(meter.Outcome, meter.Label{Key: "outcome", Value: "late"}), counts.String())
+			assert.NotContains(t, s.log.String(), "panic")
+		}
+	})
+}
+
+// Reading from a pipe may wait for ever, and the answer at the deadline does not wait
+// for that.
+func TestAHandlerThatCopiesFromAPipeIsAnsweredFor(t *testing.T) {
+	protocols(t, func(t *testing.T, start func(http.Handler) *server) {
+		from, to, err := os.Pipe()
+		require.NoError(t, err)
+		defer from.Close()
+		s := start(curfewhttp.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = w.(io.ReaderFrom).ReadFrom(from) // io.Copy hides that it is a file
+		}), curfewhttp.Config{Max: 50 * ms}))
+		resp, _ := s.getBroken(t)
+		assert.Equal(t, http.StatusGatewayTimeout, resp.StatusCode)
+		to.Close()
+	})
+}
+
+// What a mux inside has chosen is seen by who stands outside.
+func TestThePatternOfAMuxInsideIsSeenOutside(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /order/{id}", func(http.ResponseWriter, *http.Request) {})
+	r := httptest.NewRequest(http.MethodGet, "/order/7", nil)
+	curfewhttp.Handler(mux, curfewhttp.Config{}).ServeHTTP(httptest.NewRecorder(), r)
+	assert.Equal(t, "GET /order/{id}", r.Pattern)
 }

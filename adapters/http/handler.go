@@ -105,8 +105,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.strip(inner)
 	g.open()
 	g.takeBody(inner)
-	// net/http removes the temporary files of an upload by the request it made.
-	defer func() { r.MultipartForm = inner.MultipartForm }()
+	// net/http removes the temporary files of an upload by the request it made, and
+	// who counts requests further out asks it for the pattern that a mux in h chose.
+	defer func() { r.MultipartForm, r.Pattern = inner.MultipartForm, inner.Pattern }()
 	if g.expired() {
 		return // while its body was read
 	}

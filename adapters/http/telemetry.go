@@ -219,6 +219,8 @@ func (g *guard) outcome(panicked bool) Result {
 		return *result
 	}
 	switch {
+	case g.outlived: // what reset the stream was us
+		return Result{}
 	case g.clientGone():
 		return Result{Kind: budget.ClientCancelled}
 	case g.aborted, g.lateReset():

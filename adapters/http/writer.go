@@ -155,7 +155,7 @@ func (w *writer) ReadFrom(src io.Reader) (int64, error) {
 		file = limited.R
 	}
 	to, fast := w.w.(io.ReaderFrom)
-	if _, ok := file.(*os.File); !ok || !fast {
+	if !fast || !isFile(file) {
 		return io.Copy(struct{ io.Writer }{w}, src)
 	}
 	w.mu.Lock()
@@ -170,6 +170,16 @@ func (w *writer) ReadFrom(src io.Reader) (int64, error) {
 	n, err := to.ReadFrom(src)
 	w.bytes += n
 	return n, w.failed(err)
+}
+
+// isFile reports whether reading from r waits for nobody, as it does from a pipe.
+func isFile(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode().IsRegular()
 }
 
 func (w *writer) Flush() { _ = w.FlushError() }
@@ -196,10 +206,12 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	conn, rw, err := http.NewResponseController(w.w).Hijack()
 	if err == nil {
-		w.hijacked = true
 		w.guard().firstByte()
 		w.fence.Lock()
-		w.body.left.Store(false) // its deadlines are h's now
+		w.hijacked = true // its deadlines are h's now
+		if w.refusing.Load() {
+			_ = conn.SetDeadline(time.Time{}) // the request's came just now
+		}
 		w.fence.Unlock()
 	}
 	return conn, rw, err
