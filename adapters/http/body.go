@@ -19,6 +19,7 @@ const maxAhead = 4 << 10
 type requestBody struct {
 	io.ReadCloser             // net/http's; nil for a request without one
 	left          atomic.Bool // there is more of it to read
+	lost          atomic.Bool // h was refused the rest
 }
 
 // serverBody is what the handler reads.
@@ -36,6 +37,7 @@ func (b *serverBody) Read(p []byte) (int, error) {
 		b.body.left.Store(false)
 		b.fence.Unlock()
 	case (*guard)(b).expired() && errors.Is(err, os.ErrDeadlineExceeded):
+		b.body.lost.Store(true)
 		err = context.Cause(&b.node)
 	}
 	return n, err
@@ -52,6 +54,9 @@ func (g *guard) takeBody(inner *http.Request) {
 	g.body.ReadCloser = r.Body
 	g.body.left.Store(true)
 	inner.Body = (*serverBody)(g)
+	if g.h.config.Mode != Enforce { // nobody would end the wait for one that does not come
+		return
+	}
 	if r.ProtoMajor >= 2 || r.ContentLength < 0 || r.ContentLength > maxAhead || r.Header.Get("Expect") != "" {
 		return
 	}

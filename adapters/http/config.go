@@ -178,7 +178,11 @@ func (c Config) settle() Config {
 		c.Stream.mustBeBounded()
 	}
 	if c.Forms == nil {
-		c.Forms = []wire.Form{wire.GRPC(), wire.Millis(Header), wire.Millis(envoyHeader)}
+		c.Forms = defaultForms()
 	}
 	return c
+}
+
+func defaultForms() []wire.Form {
+	return []wire.Form{wire.GRPC(), wire.Millis(Header), wire.Millis(envoyHeader)}
 }

@@ -3,7 +3,10 @@ package curfewhttp
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -185,7 +188,7 @@ func (g *guard) answerForDeaf() {
 		return
 	}
 	g.fence.Unlock()
-	g.h.deaf(g)
+	g.safely(func() { g.h.deaf(g) })
 
 	rc := http.NewResponseController(g.w)
 	writes := !g.mu.TryLock() // it waits for a client that does not read
@@ -216,8 +219,9 @@ func (g *guard) answerForDeaf() {
 		g.aborted = true
 		g.cut(rc)
 		return
-	default:
-		g.answer(g.why())
+	case !g.safely(func() { g.answer(g.why()) }) && !g.started.Load():
+		g.started.Store(true)
+		g.w.WriteHeader(http.StatusGatewayTimeout)
 	}
 	_ = rc.Flush()
 	switch {
@@ -230,11 +234,31 @@ func (g *guard) answerForDeaf() {
 	}
 }
 
+// safely runs f, in which the functions of Config are called, on the goroutine of a
+// timer, where a panic would end the process. It reports whether there was none.
+func (g *guard) safely(f func()) (well bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			text := fmt.Sprintf("curfewhttp: panic in a function of Config: %v\n%s", v, debug.Stack())
+			if s, _ := g.r.Context().Value(http.ServerContextKey).(*http.Server); s != nil && s.ErrorLog != nil {
+				s.ErrorLog.Print(text)
+			} else {
+				log.Print(text)
+			}
+		}
+	}()
+	f()
+	return true
+}
+
 // whole reports whether all of the reply that h said there would be is written. Some
 // of it may wait in net/http for h to return. The caller holds mu.
 func (g *guard) whole() bool {
-	if g.status == 0 || g.lost {
+	switch {
+	case g.status == 0 || g.lost:
 		return false
+	case g.r.Method == http.MethodHead, g.status == http.StatusNoContent, g.status == http.StatusNotModified:
+		return true
 	}
 	length, err := strconv.ParseInt(g.w.Header().Get("Content-Length"), 10, 64)
 	return err == nil && g.bytes == length
@@ -292,12 +316,21 @@ func (g *guard) finish(panicked bool) (cut bool) {
 		return g.aborted
 	}
 	rc := http.NewResponseController(g.w)
-	if bounds {
+	if bounds || g.r.ProtoMajor >= 2 && g.expired() {
 		_ = rc.SetWriteDeadline(time.Now().Add(answerBound))
 	}
 	switch {
 	case g.started.Load():
-		if g.lost || g.broken.Load() || jogged && g.r.ProtoMajor < 2 {
+		whole := g.whole()
+		if jogged && whole && !g.broken.Load() && g.r.ProtoMajor < 2 {
+			// What is left of the body must not be taken for the next request.
+			_ = rc.SetWriteDeadline(time.Now().Add(answerBound))
+			_ = rc.Flush()
+			g.cut(rc)
+			return false
+		}
+		// What h made of a body of which it was refused the rest may look whole.
+		if g.lost || g.broken.Load() || jogged && g.r.ProtoMajor < 2 || g.body.lost.Load() && !whole {
 			g.aborted = true
 			_ = rc.Flush() // so that the client sees a reply that was cut, not none
 			return true

@@ -102,6 +102,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.end(g)
 	h.extendWriteTimeout(g)
 	inner := r.WithContext(h.context(g))
+	if h.config.Problem != nil && h.config.Mode == Enforce {
+		inner.Header = r.Header.Clone() // Problem reads r's while h may change its own
+	}
 	h.strip(inner)
 	g.open()
 	g.takeBody(inner)
@@ -220,7 +223,7 @@ func (h *handler) strip(inner *http.Request) {
 	}
 	own := false
 	names := []string{AttemptHeader}
-	for _, f := range h.config.Forms {
+	for _, f := range append(defaultForms(), h.config.Forms...) {
 		names = append(names, http.CanonicalHeaderKey(f.Header()))
 	}
 	for _, name := range names {

@@ -27,7 +27,7 @@ type outCall struct {
 	// Only where requests are repeated.
 
 	perAttempt time.Duration
-	idempotent bool
+	repeats    bool
 	began      atomic.Int32 // attempts, hedges included
 	capped     atomic.Bool  // an attempt's own limit, not the call's, was passed on
 	latest     atomic.Pointer[outAttempt]
@@ -75,7 +75,7 @@ func (c *outCall) header(value string, n int, hedge bool) http.Header {
 	}
 	for k := range h {
 		if strings.EqualFold(k, Header) || strings.EqualFold(k, AttemptHeader) ||
-			c.astray && !c.told && (strings.EqualFold(k, idempotencyKey) || strings.EqualFold(k, xIdempotencyKey)) {
+			!c.keepsKey() && (strings.EqualFold(k, idempotencyKey) || strings.EqualFold(k, xIdempotencyKey)) {
 			delete(h, k)
 		}
 	}
@@ -91,19 +91,25 @@ func (c *outCall) header(value string, n int, hedge bool) http.Header {
 	return h
 }
 
+// keepsKey reports whether an Idempotency-Key is sent: not where a redirect led that is
+// told nothing.
+func (c *outCall) keepsKey() bool { return !c.astray || c.told }
+
 // The two names that net/http knows as well.
 const (
 	idempotencyKey  = "Idempotency-Key"
 	xIdempotencyKey = "X-Idempotency-Key"
 )
 
-// idempotent reports whether doing r twice does no harm (RFC 9110, section 9.2.2).
-func idempotent(r *http.Request) bool {
+// idempotent reports whether doing the request twice does no harm (RFC 9110, section
+// 9.2.2), as the host sees it, which may not get the key.
+func (c *outCall) idempotent() bool {
+	r := c.r
 	switch r.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
 		return true
 	}
-	return r.Header.Get(idempotencyKey) != "" || r.Header.Get(xIdempotencyKey) != ""
+	return c.keepsKey() && (r.Header.Get(idempotencyKey) != "" || r.Header.Get(xIdempotencyKey) != "")
 }
 
 func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }

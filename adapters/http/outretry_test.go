@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -276,4 +277,64 @@ func TestAGateThatRefusesTheFirstAttemptClosesTheBody(t *testing.T) {
 	assert.ErrorIs(t, err, retrybudget.ErrDenied)
 	assert.Equal(t, 1, b.closed)
 	assert.Zero(t, base.attempts())
+}
+
+// A POST with a key, redirected to another host, goes there without its key, and must
+// not be repeated or hedged there: nothing makes it idempotent any more.
+func TestAPostWhoseKeyIsNotSentOnIsNotRepeated(t *testing.T) {
+	for name, hedge := range map[string]bool{"retry": false, "hedge": true} {
+		t.Run(name, func(t *testing.T) {
+			var got atomic.Int32
+			other := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				assert.Equal(t, http.MethodPost, r.Method)
+				assert.Empty(t, r.Header.Get("Idempotency-Key"))
+				got.Add(1)
+				if hedge {
+					time.Sleep(150 * ms)
+					return
+				}
+				w.WriteHeader(http.StatusBadGateway) // it may have been done
+			}), false)
+			first := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
+			}), false)
+			tr := &curfewhttp.Transport{Budget: unlimited(), Policy: retrybudget.Policy{Attempts: 3}}
+			if hedge {
+				tr.Hedge = func() time.Duration { return 20 * ms }
+			}
+			r := ask(t, inMinute(t), http.MethodPost, first.URL, "charge")
+			r.Header.Set("Idempotency-Key", "k1")
+			resp, err := (&http.Client{Transport: tr}).Do(r)
+			require.NoError(t, err)
+			resp.Body.Close()
+			assert.EqualValues(t, 1, got.Load(), "POST without a key was sent this often")
+		})
+	}
+}
+
+// net/http recovers it, and nobody else would close the response.
+func TestAPanicOfTheJudgeClosesTheBody(t *testing.T) {
+	var open atomic.Int32
+	base := roundTrip(func(r *http.Request) (*http.Response, error) {
+		open.Add(1)
+		resp := replying(503)
+		resp.Body = closing{resp.Body, func() { open.Add(-1) }}
+		return resp, nil
+	})
+	tr := &curfewhttp.Transport{Base: base, Budget: unlimited(), Policy: retrybudget.Policy{
+		Judge: func(error) retrybudget.Verdict { panic("judge") },
+	}}
+	assert.Panics(t, func() { _, _ = tr.RoundTrip(ask(t, inMinute(t), "GET", "http://x/", "")) })
+	assert.Zero(t, open.Load())
+}
+
+// A closing body tells of its end.
+type closing struct {
+	io.ReadCloser
+	closed func()
+}
+
+func (c closing) Close() error {
+	c.closed()
+	return c.ReadCloser.Close()
 }

@@ -20,8 +20,8 @@ func (c *outCall) repeat(b *retrybudget.Budget) (*http.Response, error) {
 	if c.perAttempt < 0 {
 		panic(fmt.Sprintf("curfewhttp: Transport: negative Policy.PerAttempt %v", c.perAttempt))
 	}
-	c.idempotent = p.Idempotent || idempotent(c.r)
-	p.Idempotent = c.idempotent
+	c.repeats = p.Idempotent || c.idempotent()
+	p.Idempotent = c.repeats
 	if p.Typical == nil && c.t.Observed != nil {
 		p.Typical = c.t.Observed.Typical
 	}
@@ -42,6 +42,12 @@ func (c *outCall) repeat(b *retrybudget.Budget) (*http.Response, error) {
 		v.Retry = v.Retry && c.replayable()
 		return v
 	}
+	returned := false
+	defer func() {
+		if !returned { // a panic of the caller's code passes through
+			discard(c.held)
+		}
+	}()
 	resp, err := retrybudget.DoValue(c.ctx, b, p, func(ctx context.Context) (*http.Response, error) {
 		if retrybudget.Attempt(ctx) > 1 {
 			c.t.count(meter.RetryAllowed, c.label())
@@ -51,6 +57,7 @@ func (c *outCall) repeat(b *retrybudget.Budget) (*http.Response, error) {
 		c.held, err = c.once(ctx, b)
 		return c.held, err
 	})
+	returned = true
 	return c.outcome(resp, err)
 }
 
@@ -95,7 +102,7 @@ func (c *outCall) markRetried(resp *http.Response) {
 // error it returns the response that is the reason for it, if there is one.
 func (c *outCall) once(ctx context.Context, b *retrybudget.Budget) (*http.Response, error) {
 	_, bounded := ctx.Deadline() // a race has to have one
-	if c.t.Hedge != nil && bounded && c.idempotent && (!hasBody(c.r) || c.r.GetBody != nil) {
+	if c.t.Hedge != nil && bounded && c.repeats && (!hasBody(c.r) || c.r.GetBody != nil) {
 		return c.hedged(ctx, b)
 	}
 	return c.attempt(ctx, false, func() {})

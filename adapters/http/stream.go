@@ -22,7 +22,9 @@ type Stream struct {
 	// arrival. It must be above zero: a stream that nothing ends is a leak.
 	Lifetime time.Duration
 	// Idle, when above zero, ends a stream to which h has written nothing for so long.
-	// It does not count a connection that h has hijacked.
+	// It does not count a connection that h has hijacked. A Write that takes longer is
+	// taken for silence too, so that a client that does not read holds no stream; write
+	// what is large in pieces.
 	Idle time.Duration
 }
 

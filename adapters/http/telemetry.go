@@ -123,6 +123,11 @@ func (h *handler) refused(g *guard, why error) {
 func (h *handler) refuse(g *guard, why error) {
 	h.refused(g, why)
 	g.refused = true
+	if g.r.ProtoMajor < 2 && g.r.ContentLength != 0 {
+		// net/http would read the body before it answers.
+		g.w.Header().Set("Connection", "close")
+		_ = http.NewResponseController(g.w).SetReadDeadline(time.Now().Add(answerBound))
+	}
 	g.status, g.bytes = h.reply(g.w, g, why)
 }
 

@@ -49,7 +49,8 @@ type Transport struct {
 	// Policy says which requests are repeated. Its Judge is the function Judge when
 	// nil, and its Typical that of Observed. Whether a request is idempotent is seen
 	// from the request; Idempotent says that all are. PerAttempt holds until the
-	// response's body was read, and is what the peer is told.
+	// response's body was read, and is what the peer is told. None of it counts for a
+	// request without a Budget.
 	Policy retrybudget.Policy
 
 	// Hedge returns how long to wait for an answer before the request is sent once

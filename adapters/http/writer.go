@@ -65,15 +65,27 @@ func (g *guard) commit(status int) {
 	}
 	informational := status >= 100 && status < 200 && status != http.StatusSwitchingProtocols
 	to := g.w.Header()
+	var outer http.Header
+	if informational {
+		outer = to.Clone()
+	}
 	if g.header != nil && !g.gone {
 		clear(to)
 		maps.Copy(to, g.header)
 	}
 	if informational {
+		if g.h.config.Edge && !g.gone {
+			delete(to, ResultHeader)
+			delete(to, "Server-Timing")
+		}
 		g.w.WriteHeader(status)
 		// When the stream ends meanwhile, net/http returns before it has written the
 		// header, out of this very map (Go 1.26.8, http2responseWriterState.writeHeader).
 		g.gone = g.gone || g.r.ProtoMajor >= 2 && g.r.Context().Err() != nil
+		if !g.gone { // lest a 504 have what h said in between
+			clear(to)
+			maps.Copy(to, outer)
+		}
 		return
 	}
 	g.firstByte()
@@ -160,7 +172,10 @@ func (w *writer) ReadFrom(src io.Reader) (int64, error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.hijacked || w.guard().expired() {
+	switch {
+	case w.hijacked:
+		return 0, http.ErrHijacked
+	case w.guard().expired():
 		w.lost = true
 		return 0, errDeadline
 	}
