@@ -72,12 +72,12 @@ func (c *call) again(err error) error {
 		cost = 2 * perToken
 	}
 	c.token = grant{}
+	// The pool's answer and the backoff are waited for at the same time: what the
+	// one took is taken off the other.
+	asked := b.ask(c.ctx, cost)
 	if !b.take(&c.token, cost) {
 		wait := need + min(p.Backoff.draw(ceiling), math.MaxInt64-need)
-		if next, ok := b.core.floor.next(b.core.upToDate(), cost); ok {
-			wait = max(wait, next)
-		}
-		return denied(b.why(cost), wait)
+		return denied(b.why(cost), max(wait, b.core.next(cost)))
 	}
 	c.wait = p.Backoff.draw(ceiling)
 	wait := c.wait
@@ -91,7 +91,7 @@ func (c *call) again(err error) error {
 		wait = v.After
 	}
 	c.last = err
-	cause := sleep(c.ctx, wait)
+	cause := sleep(c.ctx, wait-asked)
 	if cause == nil {
 		cause = budget.Require(c.ctx, 0) // the deadline's timer may be later than ours
 	}

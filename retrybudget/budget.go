@@ -18,6 +18,15 @@ import (
 // Make one for each target and process, and share it between goroutines and
 // callers: a Budget made per call caps nothing. It needs no closing: it holds
 // no goroutine, and its timer stops by itself a Window after the last success.
+//
+// With a Pool the Budgets of all processes are one fleet. PerSecond and Burst are
+// there once for all of it, and the same bound holds for the fleet together: for
+// what all of them retry, and all of their successes. It does so while the Pool is
+// slow, gone, restarted, or has forgotten everything, and while members come, crash
+// and leave, as long as all clocks agree how long a second is, and one Pool at a
+// time lends the floor. Such a Budget is better closed, so that others get what it
+// has left. In a synctest bubble it must be made there.
+//
 // A Budget used in a synctest bubble is best made there; the clock of a bubble
 // starts anew, and to a Budget from outside no time passes until it does.
 //

@@ -22,13 +22,13 @@ type Config struct {
 	// PerSecond is the floor: retries and hedges a second that need no success.
 	// They let a quiet caller retry at all, and a caller whose credit has run
 	// out find that the target is back. Default 1; negative: Burst is all there
-	// is, once. Every process has this floor to itself, so choose it for the
-	// target divided by the number of processes. It is rounded to a millionth;
-	// more than 10,000, and NaN, panic.
+	// is, once, and with a Pool nothing. Without a Pool every process has this floor
+	// to itself, so choose it for the target divided by the number of processes. It is
+	// rounded to a millionth; more than 10,000, and NaN, panic.
 	PerSecond float64
 
-	// Burst is how much unused floor is kept, and what a new Budget starts
-	// with. Default 5; negative: none, and no floor at all, since a floor needs
+	// Burst is how much unused floor is kept, and what a new Budget without a Pool
+	// starts with. Default 5; negative: none, and no floor at all, since a floor needs
 	// room for the one that comes next.
 	Burst int
 
@@ -37,6 +37,19 @@ type Config struct {
 	// of one Window, and a quiet night does not fund a storm. Default 10 s. From
 	// 1 s to 1 min; anything else panics.
 	Window time.Duration
+
+	// Pool, when it is there, makes the Budget a member of a fleet, which is all
+	// Budgets of the same target whose Pool is the same. What the members earn
+	// they spend themselves, and others what is too much for them: more than two
+	// retries, and more than they earn in a second; or all, of a member that earns
+	// fewer than three in a Window. With a Window of less than about
+	// three seconds there is no time left for that. PerSecond and Burst are those of
+	// the whole fleet, lent by the Pool for up to a second, and they are the same for
+	// all members. A Burst of three times PerSecond or more serves best, since what
+	// is lent has a place in it. It fills from empty, for a fleet that is new and
+	// after the Pool has lost its memory, a second and a half after that. Nil: a
+	// Budget by itself.
+	Pool Pool
 
 	// Observe counts what would be denied and denies nothing: the way to find
 	// the right numbers before they act.
@@ -70,6 +83,7 @@ type settings struct {
 	burst   uint64 // micro-tokens the floor holds
 	window  int64  // nanoseconds
 	observe bool
+	pool    Pool
 }
 
 // settle checks c for the function named by who.
@@ -91,6 +105,7 @@ func (c Config) settle(who string) settings {
 		rate:    millionths(c.PerSecond, defaultPerSecond),
 		window:  int64(c.Window),
 		observe: c.Observe,
+		pool:    c.Pool,
 	}
 	switch {
 	case c.Burst == 0:

@@ -36,6 +36,7 @@ type core struct {
 	slice int64
 	base  time.Time // what now counts from
 	floor floor
+	fleet *fleet // nil: none, and the floor is its own
 
 	_         [line]byte
 	successes atomic.Uint64
@@ -53,12 +54,14 @@ type core struct {
 	_             [line]byte
 	deniedRetries atomic.Uint64
 	deniedHedges  atomic.Uint64
+	deniedHeld    atomic.Uint64 // of both
 
 	_       [line]byte
 	armed   atomic.Bool   // whether a timer makes the marks
 	due     atomic.Int64  // when a mark is to be made or a slice expires
 	expired atomic.Uint64 // micro-tokens of successes that are worth nothing any more
 	shift   atomic.Int64  // added to the clock since it stepped
+	hold    atomic.Int64  // until when nothing is granted
 
 	mu     sync.Mutex
 	lapsed uint64 // under mu; micro-tokens in own.used that nobody spent
@@ -75,7 +78,11 @@ type mark struct {
 
 func newCore(target string, s settings) *core {
 	c := &core{target: target, settings: s, slice: s.window / perWindow, base: time.Now()}
-	c.floor.rate, c.floor.burst = s.rate, s.burst
+	if s.pool != nil {
+		c.fleet = newFleet(c, s.pool, s)
+	} else {
+		c.floor.rate, c.floor.burst = s.rate, s.burst
+	}
 	c.marks = append(make([]mark, 0, perWindow+3), mark{})
 	c.due.Store(c.slice)
 	return c
@@ -125,6 +132,9 @@ func (c *core) arm() {
 	now, _ := c.turnLocked()
 	c.startTimerLocked(now)
 	c.armed.Store(true)
+	if c.fleet != nil {
+		c.fleet.arm(now) // after armed is set, which its timer looks at
+	}
 }
 
 // turnLocked reads the clock, makes a mark if the running slice is over, and

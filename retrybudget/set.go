@@ -14,8 +14,9 @@ import (
 //
 //	retries + hedges of all targets, ever ≤ Ratio × successes + Σ PerSecond × (time it was held) + Burst
 //
-// Each target by itself keeps the invariant of its Budget. A Set may be shared
-// by goroutines.
+// Each target by itself keeps the invariant of its Budget. With a Pool a target
+// has the floor of its fleet instead, and no part of the Set's burst. A Set may be
+// shared by goroutines.
 type Set struct {
 	settings settings
 	max      int
@@ -50,9 +51,7 @@ func NewSet(c Config, targets int) *Set {
 // panics, and so does a Set that NewSet did not make. For waits for nothing but
 // other calls of it.
 func (s *Set) For(target string) *Budget {
-	if s == nil || s.max == 0 {
-		panic("retrybudget: For: nil or zero Set; NewSet makes one")
-	}
+	s.must("For")
 	if target == "" {
 		panic("retrybudget: For: empty target")
 	}
@@ -66,6 +65,13 @@ func (s *Set) For(target string) *Budget {
 		e.used.Store(true)
 	}
 	return e.budget
+}
+
+// must panics in the name of method when NewSet did not make s.
+func (s *Set) must(method string) {
+	if s == nil || s.max == 0 {
+		panic("retrybudget: " + method + ": nil or zero Set; NewSet makes one")
+	}
 }
 
 // add returns the entry of target, which is new unless another call was faster.
@@ -87,7 +93,7 @@ func (s *Set) add(target string) *entry {
 		s.hand = (s.hand + 1) % s.max
 	}
 	old := s.clock[s.hand]
-	old.budget.core.floor.retired.Store(true)
+	old.budget.core.retire()
 	delete(s.entries, old.target)
 	s.clock[s.hand] = e
 	s.hand = (s.hand + 1) % s.max

@@ -28,8 +28,28 @@ type Stats struct {
 
 	// How many retries (of a hedge view: hedges) in a row would be allowed now:
 	// Credit from successes, and after them Floor. A Budget that is Unlimited has
-	// math.MaxInt of both, and a fan-out of it has what AtMost left as Credit.
+	// math.MaxInt of both, and a fan-out of it has what AtMost left as Credit. In a
+	// fleet Floor is what the Pool has lent.
 	Credit, Floor int
+
+	DeniedHeld uint64 // of those denied, for a Hold
+
+	// What a member of a fleet knows of it; zero without a Pool. Counts are since
+	// the Budget was made, in whole retries.
+	Fleet struct {
+		// Mode is "joining" before the first call of the Pool, which a member makes
+		// only when it has something to say; "fleet" when the Pool answered the last
+		// call, "local" when it did not, and "left" after Close.
+		Mode    string
+		Members int           // by the last answer
+		Stale   time.Duration // since the last answer; zero when there was none yet
+
+		Leased   uint64 // lent by the Pool
+		Stranded uint64 // given to the Pool, or back to it, and lost: there was no answer, or it had forgotten
+
+		DeniedEmpty uint64 // retries and hedges, when the Pool had nothing, or was not to be asked again yet
+		DeniedLocal uint64 // when it did not answer
+	}
 }
 
 // Stats returns the counts of now.
@@ -47,6 +67,7 @@ func (b *Budget) Stats() Stats {
 		Hedges:        c.hedges.Load(),
 		DeniedRetries: c.deniedRetries.Load(),
 		DeniedHedges:  c.deniedHedges.Load(),
+		DeniedHeld:    c.deniedHeld.Load(),
 		Window:        time.Duration(c.window),
 	}
 	s.RecentSuccesses = s.Successes - since.successes
@@ -56,6 +77,12 @@ func (b *Budget) Stats() Stats {
 	s.Credit, s.Floor = math.MaxInt, math.MaxInt
 	if !c.unlimited {
 		s.Credit, s.Floor = int(c.tokens(b.hedge)), int(c.floor.tokens(now, b.hedge))
+	}
+	if c.fleet != nil {
+		c.fleet.stats(now, b.hedge, &s)
+	}
+	if now < c.hold.Load() {
+		s.Credit, s.Floor = 0, 0
 	}
 	for f := b.fan; f != nil; f = f.up {
 		left := int(max(f.left.Load(), 0))
@@ -87,6 +114,9 @@ func (b *Budget) String() string {
 	if c.floor.burst > 0 && !c.unlimited {
 		fmt.Fprintf(&t, " + %s/s, burst %d", decimal(c.rate, perToken), c.burst/perToken)
 	}
+	if c.fleet != nil {
+		t.WriteString(c.fleet.describe(s))
+	}
 	denies := "denies"
 	if c.observe {
 		denies = "would deny"
@@ -94,7 +124,7 @@ func (b *Budget) String() string {
 	if n := s.Credit + s.Floor; n > 0 {
 		fmt.Fprintf(&t, "; %s after %d more", denies, n)
 		if !c.unlimited {
-			fmt.Fprintf(&t, " (%d earned, %d floor)", s.Credit, s.Floor)
+			fmt.Fprintf(&t, " (%d earned, %d %s)", s.Credit, s.Floor, c.beside())
 		}
 	} else {
 		fmt.Fprintf(&t, "; %s now: %s", denies, b.why(perToken))
@@ -129,6 +159,12 @@ func (b *Budget) why(cost uint64) string {
 	}
 	if b.hedge {
 		reason = "the credit left is kept for retries"
+	}
+	if left := b.core.hold.Load() - b.core.upToDate(); left > 0 {
+		return fmt.Sprintf("retries are held for %v", time.Duration(left).Round(time.Millisecond))
+	}
+	if b.core.fleet != nil {
+		return reason + b.core.fleet.why(b.hedge)
 	}
 	f := &b.core.floor
 	if b.hedge || f.burst == 0 {

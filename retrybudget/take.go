@@ -3,8 +3,9 @@ package retrybudget
 // A grant is what take gave, for giveBack.
 type grant struct {
 	cost   uint64
-	spent  stretch // of the credit, or of the floor's bucket
-	gained stretch // of what the floor gained, in a Set
+	spent  stretch  // of the credit, or of the floor's bucket
+	gained stretch  // of what the floor gained, in a Set
+	lent   []taking // of what a pool lent
 	from   source
 	hedge  bool
 }
@@ -17,9 +18,11 @@ const (
 	fromBack // credit that somebody gave back
 	fromFloor
 	fromShared // the floor, out of the burst of a Set
+	fromPool   // lent by the pool of a fleet
 )
 
-// take spends cost micro-tokens of credit, or else of the floor, for one retry
+// take spends cost micro-tokens of credit, or else of the floor or of what the
+// fleet's pool has lent, for one retry
 // or hedge, and describes it in g. A hedge leaves the last half of either to
 // retries.
 func (c *core) take(g *grant, cost uint64, hedge bool) bool {
@@ -33,6 +36,9 @@ func (c *core) take(g *grant, cost uint64, hedge bool) bool {
 	// line before it is read, and a path of few instructions, were tried and gained
 	// nothing that could be measured.
 	now := c.upToDate()
+	if now < c.hold.Load() {
+		return c.held(hedge)
+	}
 	expired := c.expired.Load()
 	earned := c.successes.Load() * c.ppm
 	keep := uint64(0)
@@ -50,14 +56,25 @@ func (c *core) take(g *grant, cost uint64, hedge bool) bool {
 		}
 		return true
 	}
-	if !c.floor.take(now, g) {
+	if !c.beyond(now, g) {
 		c.denied(hedge)
+		if c.fleet != nil {
+			c.fleet.denied()
+		}
 		if !c.observe {
 			return false
 		}
 	}
 	c.countBeside(hedge, 1)
 	return true
+}
+
+// beyond takes what does not come from own successes.
+func (c *core) beyond(now int64, g *grant) bool {
+	if c.fleet != nil {
+		return c.fleet.take(now, g)
+	}
+	return c.floor.take(now, g)
 }
 
 // giveBack undoes take.
@@ -74,6 +91,8 @@ func (c *core) giveBack(g grant) {
 		c.own.giveBack(g.spent, c.expired.Load())
 	case fromFloor, fromShared:
 		c.floor.giveBack(c.upToDate(), g)
+	case fromPool:
+		c.fleet.giveBack(c.upToDate(), g)
 	}
 	c.countBeside(g.hedge, -1)
 }

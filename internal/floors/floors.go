@@ -80,6 +80,7 @@ var Plan = []Room{
 	{Dir: "budget/meter", Floor: 1},
 	{Dir: "budget/wire", Floor: 1, Own: []string{"budget"}, Foreign: []string{xsync}},
 	{Dir: "retrybudget", Floor: 1, Own: with(ground, "budget"), Foreign: []string{xsync}},
+	{Dir: "retrybudget/pooltest", Floor: 1, Own: []string{"retrybudget"}, ForTests: true},
 
 	{Dir: "checkpoint", Floor: 2, Own: with(ground, "budget"), Foreign: []string{xsync}},
 	// The two doors are how race and scopetest reach into scopes, and no user can.
