@@ -4,8 +4,10 @@ go 1.26.0
 
 require (
 	github.com/curfew-go/curfew v0.0.0
+	github.com/curfew-go/curfew/adapters/redis v0.0.0
 	github.com/go-chi/chi/v5 v5.5.0
 	github.com/oklog/run v1.2.0
+	github.com/redis/go-redis/v9 v9.23.0
 	github.com/schollz/progressbar/v3 v3.19.1
 	github.com/sony/gobreaker/v2 v2.4.0
 	github.com/sourcegraph/conc v0.3.0
@@ -22,6 +24,7 @@ require (
 	codeberg.org/go-pdf/fpdf v0.11.1 // indirect
 	git.sr.ht/~sbinet/gg v0.7.0 // indirect
 	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dustin/go-humanize v1.1.0 // indirect
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
@@ -42,4 +45,7 @@ require (
 	modernc.org/memory v1.12.1 // indirect
 )
 
-replace github.com/curfew-go/curfew => ..
+replace (
+	github.com/curfew-go/curfew => ..
+	github.com/curfew-go/curfew/adapters/redis => ../adapters/redis
+)

@@ -8,6 +8,8 @@ import (
 	curfewhttp "github.com/curfew-go/curfew/adapters/http"
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/budget/wire"
+	"github.com/curfew-go/curfew/retrybudget"
+	"github.com/curfew-go/curfew/retrybudget/pooltest"
 	"github.com/curfew-go/curfew/scope"
 )
 
@@ -17,6 +19,17 @@ import (
 
 // startAfter starts the services on f and returns the gateway's URL.
 func startAfter(f *fleet, room *stockroom) (gatewayURL string, err error) {
+	return startPooled(f, room, nil)
+}
+
+// startInFleet is startAfter with clients that share one pool, as the instances of real services
+// would. It lies in memory, since all of them are in this process; between processes it is one of
+// curfewredis, as examples/fleet has it.
+func startInFleet(f *fleet, room *stockroom) (gatewayURL string, err error) {
+	return startPooled(f, room, &pooltest.Memory{})
+}
+
+func startPooled(f *fleet, room *stockroom, pool retrybudget.Pool) (gatewayURL string, err error) {
 	route := routeConfig(room.pace)
 	handle := func(pattern string, h http.Handler) http.Handler {
 		mux := http.NewServeMux()
@@ -25,7 +38,9 @@ func startAfter(f *fleet, room *stockroom) (gatewayURL string, err error) {
 	}
 	client := func(name, url string, attempts int) *peer {
 		transport := &curfewhttp.Transport{Base: f.transport(), Slush: hopSlush(room.pace)}
-		return newPeer(name, url, &http.Client{Transport: transport}, attempts, room.pace)
+		p := newPeer(name, url, &http.Client{Transport: transport}, attempts, room.pace, pool)
+		f.credits = append(f.credits, p.credit)
+		return p
 	}
 
 	w := warehouse{room: room, useful: route.Useful}

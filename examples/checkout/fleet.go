@@ -7,14 +7,17 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/curfew-go/curfew/retrybudget"
 )
 
 // A fleet is the set of servers of one mode, each a real net/http server on a loopback port.
 type fleet struct {
 	servers    []*http.Server
 	transports []*http.Transport
-	inFlight   atomic.Int64 // requests inside handlers, over all servers
-	err        error        // why a server could not start
+	credits    []*retrybudget.Budget // of clients
+	inFlight   atomic.Int64          // requests inside handlers, over all servers
+	err        error                 // why a server could not start
 }
 
 // serve starts a server for h on a free port and returns its base URL. What goes wrong is kept in
@@ -70,6 +73,11 @@ func (f *fleet) close() error {
 	}
 	for _, t := range f.transports {
 		t.CloseIdleConnections()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	for _, b := range f.credits {
+		errs = append(errs, b.Close(ctx))
 	}
 	return errors.Join(errs...)
 }

@@ -45,6 +45,7 @@ func run(ctx context.Context, args []string) error {
 		seed   = flags.Uint64("seed", 1, "draws the arrivals and the warehouse's service times")
 		asJSON = flags.Bool("json", false, "print the figures as JSON")
 		check  = flags.Bool("check", false, "exit 1, naming each bound that curfew does not meet")
+		pooled = flags.Bool("fleet", false, "make the clients of mode curfew members of one retry budget's pool, which lies in memory")
 		html   = flags.String("html", filepath.Join(os.TempDir(), "curfew-checkout.html"), "where to write the page with the plots")
 	)
 	if err := flags.Parse(args); err != nil {
@@ -68,7 +69,11 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	curfew, err := p.run(ctx, mode{"curfew", startAfter}, show)
+	start := startAfter
+	if *pooled {
+		start = startInFleet
+	}
+	curfew, err := p.run(ctx, mode{"curfew", start}, show)
 	if err != nil {
 		return err
 	}

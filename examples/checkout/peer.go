@@ -26,14 +26,16 @@ type peer struct {
 	seen      *latency.Observed // how long its answers take
 }
 
-// newPeer makes a peer that is called up to attempts times for one request.
-func newPeer(name, url string, client *http.Client, attempts int, pace pace) *peer {
+// newPeer makes a peer that is called up to attempts times for one request. With a pool, which may
+// be nil, its budget is a member of the fleet of all that call that service.
+func newPeer(name, url string, client *http.Client, attempts int, pace pace, pool retrybudget.Pool) *peer {
 	p := &peer{
 		name: name, url: url, client: client,
 		credit: retrybudget.New(name, retrybudget.Config{
 			Ratio:  retryShare,
 			Burst:  -1, // no floor: what is not earned is not spent
 			Window: max(pace.real(retryWindow), time.Second),
+			Pool:   pool,
 		}),
 		seen: latency.New(latency.Config{Window: pace.real(typicalWindow)}),
 	}

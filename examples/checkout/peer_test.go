@@ -64,7 +64,7 @@ func TestRetryNeedsAKindTimeAndCredit(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &script{statuses: c.statuses, took: 600 * time.Millisecond}
-				p := newPeer("warehouse", "http://warehouse", &http.Client{Transport: s}, callAttempts, 1)
+				p := newPeer("warehouse", "http://warehouse", &http.Client{Transport: s}, callAttempts, 1, nil)
 				for range 30 { // enough for a median
 					p.seen.Record(c.typical, nil)
 				}
@@ -90,7 +90,7 @@ func TestRetryNeedsAKindTimeAndCredit(t *testing.T) {
 
 func TestABreakerThatIsOpenIsAnOverload(t *testing.T) {
 	s := &script{statuses: slices.Repeat([]int{http.StatusInternalServerError}, 20)}
-	p := newPeer("warehouse", "http://warehouse", &http.Client{Transport: s}, 1, 1)
+	p := newPeer("warehouse", "http://warehouse", &http.Client{Transport: s}, 1, 1, nil)
 	ctx, cancel, _ := budget.Enter(t.Context(), budget.Within(time.Minute))
 	defer cancel()
 	for i := range 20 {
@@ -110,7 +110,7 @@ func TestABreakerThatIsOpenIsAnOverload(t *testing.T) {
 
 func TestWhatTheCallerGaveUpTripsNoBreaker(t *testing.T) {
 	s := &script{statuses: slices.Repeat([]int{http.StatusOK}, 20), took: time.Minute}
-	p := newPeer("warehouse", "http://warehouse", &http.Client{Transport: s}, 1, 1)
+	p := newPeer("warehouse", "http://warehouse", &http.Client{Transport: s}, 1, 1, nil)
 	for range 10 {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(&budget.Cause{Kind: budget.SiblingFailed})

@@ -21,7 +21,7 @@ func TestWholeRunHasItsParts(t *testing.T) {
 	defer log.Close()
 	p := plan{pace: 20, seed: 1, healthy: 4 * time.Second, degraded: 4 * time.Second}
 	var recs []*recording
-	for _, m := range []mode{{"before", startBefore}, {"curfew", startAfter}} {
+	for _, m := range []mode{{"before", startBefore}, {"curfew", startAfter}, {"curfew", startInFleet}} {
 		rec, err := p.run(t.Context(), m, newProgress(log))
 		if err != nil {
 			t.Fatalf("mode %s: %v", m.name, err)
