@@ -93,7 +93,7 @@ var Plan = []Room{
 	{Dir: "adapters/http", Floor: 3, Own: upTo2},
 	{Dir: "adapters/http/curfewhttptest", Floor: 3, Own: with(upTo2, "adapters/http"), Later: true},
 	{Dir: "adapters/sql", Floor: 3, Own: upTo2},
-	{Dir: "adapters/sql/sqltest", Floor: 3, Own: with(upTo2, "adapters/sql"), Later: true},
+	{Dir: "adapters/sql/sqltest", Floor: 3, Own: with(upTo2, "adapters/sql"), Foreign: []string{"github.com/stretchr/testify"}, ForTests: true},
 	{Dir: "adapters/pgx", Floor: 3, Own: with(upTo2, "adapters/sql"), Foreign: []string{"github.com/jackc/pgx/v5"}},
 	{Dir: "adapters/redis", Floor: 3, Own: upTo2, Foreign: []string{"github.com/redis/go-redis/v9"}},
 
@@ -101,6 +101,7 @@ var Plan = []Room{
 	{Dir: "bench", Floor: TopFloor, Whole: true},
 	{Dir: "cmd", Floor: TopFloor, Whole: true, Later: true},
 	{Dir: "internal/drivertest", Floor: TopFloor, Whole: true},
+	{Dir: "adapters/sql/internal/drivers", Floor: TopFloor, Whole: true},
 }
 
 // Check compares the packages of the module tree named root with the plan and

@@ -1,0 +1,247 @@
+package curfewsql
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"math"
+	"time"
+
+	"github.com/curfew-go/curfew/budget"
+)
+
+// leastLimit is the shortest limit that servers can be given: most round less to 0,
+// which switches it off.
+const leastLimit = time.Millisecond
+
+// The phases that causes name.
+const (
+	phasePoolWait  = "pool_wait"
+	phaseConnect   = "connect"
+	phaseLockWait  = "lock_wait"
+	phaseStatement = "statement"
+	phaseCommit    = "commit"
+	phaseRollback  = "rollback"
+)
+
+// A call is one call of the driver with all that follows from it: for rows it is
+// over when they are closed. It is used by one goroutine at a time.
+type call struct {
+	conn  *conn
+	own   context.Context // of the statement
+	user  context.Context // own, ended by the transaction's as well
+	inner context.Context // what the driver gets
+	phase string
+
+	began  time.Time
+	limit  time.Duration // what is left but for the slush; 0 without deadline
+	slush  time.Duration
+	armed  bool // the server has the limit
+	ladder *ladder
+	undo   []func() // releases the contexts made for this call
+	ended  bool
+}
+
+// start begins a call under ctx, in a phase. A statement st is limited; without one
+// there is nothing to limit yet. The error says that nothing was sent and why.
+func (c *conn) start(ctx context.Context, phase string, st *Statement) (*call, error) {
+	return c.startWith(ctx, phase, func(limit time.Duration) bool {
+		if st == nil {
+			return false
+		}
+		if c.tx != nil {
+			st.InTx, st.InForce = true, c.tx.inForce
+		}
+		*st = c.db.dialect.Limit(*st, limit)
+		return st.Armed
+	})
+}
+
+// startWith is start for what arm limits. arm reports whether the server has the limit.
+func (c *conn) startWith(ctx context.Context, phase string, arm func(limit time.Duration) bool) (*call, error) {
+	k := &call{conn: c, own: ctx, user: ctx, phase: phase, began: time.Now()}
+	if err := c.refusal(); err != nil {
+		return nil, err
+	}
+	if c.tx != nil {
+		k.join(c.tx.ctx)
+	}
+	if k.user.Err() != nil {
+		k.release()
+		return nil, endOf(k.whose(), "", nil)
+	}
+	left, bounded := budget.Remaining(k.user)
+	if bounded && left < leastLimit {
+		k.release()
+		return nil, tooLate(k.whose())
+	}
+	without := ctx.Value(withoutKey{}) != nil
+	if bounded && !without {
+		k.slush = max(min(c.db.slush.Of(left), left-leastLimit), 0)
+		k.limit = max((left - k.slush).Truncate(time.Millisecond), leastLimit)
+	}
+	k.armed = arm(k.limit)
+	if a, ok := c.db.dialect.(interface{ armsAll() bool }); ok && a.armsAll() {
+		k.armed = k.limit > 0
+	}
+
+	_, kills := c.db.dialect.(Killer)
+	switch {
+	case kills && k.user.Done() != nil:
+		var killer *killer
+		if phase != "" && c.id != 0 {
+			killer = c.db.killer
+		}
+		k.ladder = climbWith(k.user, killer, c.id, k.slush, c.db.patience())
+		k.inner = k.ladder
+	case kills:
+		k.inner = k.user
+	case without:
+		k.inner = unbounded{k.user}
+	case k.limit > 0 && !k.armed:
+		early, cancel := context.WithDeadline(k.user, k.began.Add(left-k.slush))
+		k.inner, k.undo = early, append(k.undo, cancel)
+	default:
+		k.inner = k.user
+	}
+	return k, nil
+}
+
+// join has the call end with its transaction, whose ctx a statement need not have:
+// Tx.Exec has none at all.
+func (k *call) join(tx context.Context) {
+	if tx.Done() == nil || tx.Done() == k.own.Done() {
+		return
+	}
+	joined, cancel := context.WithCancelCause(k.own)
+	stop := context.AfterFunc(tx, func() { cancel(context.Cause(tx)) })
+	k.user, k.undo = joined, append(k.undo, func() { stop(); cancel(nil) })
+	at, bounded := tx.Deadline()
+	if own, ok := k.own.Deadline(); bounded && (!ok || at.Before(own)) {
+		sooner, cancel := context.WithDeadline(joined, at)
+		k.user, k.undo = sooner, append(k.undo, cancel)
+	}
+	if tx.Err() != nil {
+		cancel(context.Cause(tx)) // by AfterFunc it would come a moment later
+	}
+}
+
+// whose returns the ctx that ended the call, or would first.
+func (k *call) whose() context.Context {
+	if k.conn.tx == nil || k.own.Err() != nil {
+		return k.own
+	}
+	tx := k.conn.tx.ctx
+	if tx.Err() != nil {
+		return tx
+	}
+	at, bounded := tx.Deadline()
+	if own, ok := k.own.Deadline(); bounded && (!ok || at.Before(own)) {
+		return tx
+	}
+	return k.own
+}
+
+func (k *call) release() {
+	for i := len(k.undo) - 1; i >= 0; i-- {
+		k.undo[i]()
+	}
+	k.undo = nil
+}
+
+// end is called once with the driver's last answer and returns what to make of it.
+// The connection may be used again behind it, or has been given up.
+func (k *call) end(err error) error {
+	if k.ended {
+		return k.translate(err)
+	}
+	translated := k.translate(err)
+	k.ended = true
+	if k.ladder != nil {
+		killed, lost, until := k.ladder.finish()
+		if err != nil && k.judge(err).Reason == Interrupted {
+			killed = false // it has struck
+		}
+		switch {
+		case lost:
+			k.conn.giveUp(errOr(translated, errCut))
+		case killed && !k.conn.settle(until):
+			k.conn.giveUp(errOr(translated, errCut))
+		}
+	}
+	if t := k.conn.tx; t != nil && k.phase == phaseStatement && (err == nil || isAnswer(err)) {
+		v := Verdict{}
+		if err != nil {
+			v = k.judge(err)
+		}
+		switch {
+		case v.TxOver:
+			t.over = errOr(translated, err)
+		case err != nil && v.Code == "" && connectionLost(k.conn.inner, err):
+			k.conn.giveUp(translated) // no COMMIT was sent: none of it will be committed
+		}
+		t.failed = v.TxFailed
+	}
+	k.release()
+	return translated
+}
+
+var errCut = errors.New("curfewsql: the connection was ended while a kill was on its way")
+
+func errOr(err, other error) error {
+	if err != nil {
+		return err
+	}
+	return other
+}
+
+func (k *call) judge(err error) Verdict { return k.conn.db.dialect.Judge(err) }
+
+// translate returns err as the caller is to see it. Errors that time did not make
+// stay what they are.
+func (k *call) translate(err error) error {
+	if !isAnswer(err) {
+		return err
+	}
+	if have := (*budget.Cause)(nil); errors.As(err, &have) {
+		return err
+	}
+	v := k.judge(err)
+	byTime := v.Reason != Other || v.Code == ""
+	climbs := k.ladder != nil && k.ladder.climbs()
+	phase := k.phase
+	if phase == "" {
+		phase = phaseStatement
+	}
+	if v.Reason == LockTimeout {
+		phase = phaseLockWait
+	}
+	switch {
+	case !byTime:
+		return err
+	case v.Reason == LimitRanOut && k.armed && k.user.Err() == nil && time.Since(k.began) >= k.limit-time.Millisecond:
+		// By what we did, not by the time left: a window around the deadline misses
+		// many. A cancel by somebody else comes before the limit is over.
+		return deadline(k.whose(), phase, err, v)
+	case k.user.Err() != nil:
+		return endOf(k.whose(), phase, quieted(err, v))
+	case climbs, k.inner.Err() != nil: // the slush has begun, of which the user does not know yet
+		return deadline(k.whose(), phase, err, v)
+	case v.Reason == LockTimeout:
+		c := namesOf(k.whose())
+		c.Kind, c.Phase, c.Err = budget.DependencyTimeout, phase, quieted(err, v)
+		return c
+	}
+	return err
+}
+
+// isAnswer reports whether err is more than a word between driver and database/sql.
+func isAnswer(err error) bool {
+	return err != nil && err != io.EOF && err != driver.ErrSkip && err != driver.ErrRemoveArgument
+}
+
+// patience is the slush of a call that has no deadline.
+func (s *settings) patience() time.Duration {
+	return min(max(s.slush.Of(math.MaxInt64), leastLimit), time.Second)
+}

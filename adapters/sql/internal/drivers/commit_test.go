@@ -1,0 +1,211 @@
+package drivers
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	curfewsql "github.com/curfew-go/curfew/adapters/sql"
+	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/servers"
+)
+
+// cuts are the ways to lose a connection around a COMMIT.
+var cuts = []struct {
+	name string
+	cut  cut
+}{{"before", drop}, {"in the middle", half}, {"behind", after}}
+
+// cutCommits cuts connections around COMMIT and compares what is said with what is. A soak
+// multiplies its rounds with CURFEW_STRESS.
+func cutCommits(t *testing.T, p *proxy, db, watcher *sql.DB, key string, probes bool) {
+	for _, c := range cuts {
+		t.Run(c.name, func(t *testing.T) {
+			outcomes := map[curfewsql.Outcome]int{}
+			for i := range stress(20) {
+				id := fmt.Sprintf("%s-%d", c.name, i)
+				p.sends(func(b []byte) cut {
+					if bytes.Contains(bytes.ToLower(b), []byte("commit")) {
+						return c.cut
+					}
+					return pass
+				})
+				err := curfewsql.WithTx(t.Context(), db, budget.Within(time.Minute), func(ctx context.Context, tx *sql.Tx) error {
+					_, err := tx.ExecContext(ctx, "insert into cuts (id) values ("+key+")", id)
+					return err
+				})
+				p.sends(nil)
+				var commit *curfewsql.CommitError
+				require.True(t, errors.As(err, &commit), "%v", err)
+				require.Equal(t, curfewsql.Unknown, commit.Outcome, "%v", err)
+				assert.NotContains(t, err.Error(), id)
+				find := func(ctx context.Context, db *sql.DB) (bool, error) {
+					var n int
+					err := db.QueryRowContext(ctx, "select count(*) from cuts where id = "+key, id).Scan(&n)
+					return n > 0, err
+				}
+				probe := curfewsql.Probe(nil)
+				if probes {
+					probe = find
+				}
+				outcome, err := curfewsql.Resolve(within(t, patience), db, err, probe)
+				require.NoError(t, err)
+				there, err := find(t.Context(), watcher)
+				require.NoError(t, err)
+				require.Equal(t, there, outcome == curfewsql.Committed, "%v", outcome)
+				require.Equal(t, !there, outcome == curfewsql.NotCommitted, "%v", outcome)
+				outcomes[outcome]++
+			}
+			t.Log(outcomes)
+			assert.Zero(t, db.Stats().InUse)
+		})
+	}
+}
+
+func TestACommitThatIsCutIsUnknownAndResolvedRightlyOnPostgreSQL(t *testing.T) {
+	s := servers.Start(t, servers.PostgreSQL)
+	p := newProxy(t, s.Addr())
+	watcher := bare(t, pgxConnector(t, s))
+	must(t, watcher, "create table cuts (id text primary key)")
+	db := wrap(t, stdlib.GetConnector(*pgConfig(t, s, p.addr())), curfewsql.TrackTx())
+	cutCommits(t, p, db, watcher, "$1", false)
+}
+
+func TestACommitThatIsCutIsUnknownAndResolvedRightlyOnMariaDB(t *testing.T) {
+	s := servers.Start(t, servers.MariaDB)
+	p := newProxy(t, s.Addr())
+	watcher := bare(t, mysqlConnector(t, s.Addr(), s))
+	must(t, watcher, "create table cuts (id varchar(50) primary key)")
+	db := wrap(t, mysqlConnector(t, p.addr(), s))
+	cutCommits(t, p, db, watcher, "?", true)
+}
+
+func TestResolveClaimsNothingThatNobodyKnows(t *testing.T) {
+	s := servers.Start(t, servers.MariaDB)
+	db := wrap(t, mysqlConnector(t, s.Addr(), s))
+	for _, c := range []struct {
+		err  error
+		want curfewsql.Outcome
+		why  error
+	}{
+		{nil, curfewsql.Committed, nil},
+		{&curfewsql.CommitError{Outcome: curfewsql.NotCommitted, Err: errUser}, curfewsql.NotCommitted, nil},
+		{&curfewsql.CommitError{Outcome: curfewsql.CommittedLate, Err: errUser}, curfewsql.CommittedLate, nil},
+		{&curfewsql.CommitError{Err: errUser}, curfewsql.Unknown, curfewsql.ErrNoProbe},
+		{errUser, curfewsql.Unknown, errUser},
+	} {
+		outcome, err := curfewsql.Resolve(t.Context(), db, c.err, nil)
+		assert.Equal(t, c.want, outcome)
+		assert.ErrorIs(t, err, c.why)
+	}
+	outcome, err := curfewsql.Resolve(t.Context(), db, &curfewsql.CommitError{Err: errUser}, func(context.Context, *sql.DB) (bool, error) { return false, errUser })
+	assert.Equal(t, curfewsql.Unknown, outcome)
+	assert.ErrorIs(t, err, errUser)
+}
+
+var errUser = errors.New("the user's own")
+
+func TestCase65_AWriteThatIsCutIsSentOnceAndUnknown(t *testing.T) {
+	pg, my := servers.Start(t, servers.PostgreSQL), servers.Start(t, servers.MariaDB)
+	for name, c := range map[string]struct {
+		server  *servers.Server
+		watcher driver.Connector
+		db      func(addr string) driver.Connector
+	}{
+		"PostgreSQL": {pg, pgxConnector(t, pg), func(addr string) driver.Connector { return stdlib.GetConnector(*pgConfig(t, pg, addr)) }},
+		"MariaDB":    {my, mysqlConnector(t, my.Addr(), my), func(addr string) driver.Connector { return mysqlConnector(t, addr, my) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			watcher := bare(t, c.watcher)
+			must(t, watcher, "create table c65 (n int)")
+			p := newProxy(t, c.server.Addr())
+			db := wrap(t, c.db(p.addr()))
+			require.NoError(t, db.PingContext(t.Context()))
+			sent := 0
+			p.sends(func(b []byte) cut {
+				if bytes.Contains(b, []byte("insert into c65")) {
+					sent++
+					return after
+				}
+				return pass
+			})
+			_, err := db.ExecContext(within(t, time.Minute), "insert into c65 values (1)")
+			var commit *curfewsql.CommitError
+			require.True(t, errors.As(err, &commit), "%v", err)
+			assert.Equal(t, curfewsql.Unknown, commit.Outcome)
+			p.sends(nil)
+			assert.Equal(t, 1, sent)
+			require.Eventually(t, func() bool { return number(t, watcher, "select count(*) from c65") == 1 }, patience, time.Millisecond)
+			assert.Zero(t, db.Stats().InUse)
+		})
+	}
+}
+
+func TestAFrozenServerCostsNoMoreThanTheDeadlineAndThePoolComesBack(t *testing.T) {
+	pg, my := servers.Start(t, servers.PostgreSQL), servers.Start(t, servers.MariaDB)
+	for name, c := range map[string]struct {
+		server *servers.Server
+		db     *sql.DB
+	}{
+		"PostgreSQL": {pg, wrap(t, pgxConnector(t, pg))},
+		"MariaDB":    {my, wrap(t, mysqlConnector(t, my.Addr(), my))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			must(t, c.db, "create table f (n int)")
+			took := func(want time.Duration, f func(context.Context) error) error {
+				t.Helper()
+				ctx := within(t, want)
+				began := time.Now()
+				err := f(ctx)
+				assert.InDelta(t, want.Milliseconds(), time.Since(began).Milliseconds(), 60)
+				return err
+			}
+			query := func(ctx context.Context) error {
+				var n int
+				return c.db.QueryRowContext(ctx, "select 1").Scan(&n)
+			}
+			err := took(300*time.Millisecond, func(ctx context.Context) error {
+				return curfewsql.WithTx(ctx, c.db, budget.Inherited(), func(ctx context.Context, tx *sql.Tx) error {
+					_, err := tx.ExecContext(ctx, "insert into f values (1)")
+					require.NoError(t, err)
+					c.server.Freeze()
+					return nil
+				})
+			})
+			var commit *curfewsql.CommitError
+			require.True(t, errors.As(err, &commit), "%v", err)
+			assert.Equal(t, curfewsql.Unknown, commit.Outcome, "%v", err)
+			assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err))
+			for range 2 {
+				assert.ErrorIs(t, took(300*time.Millisecond, query), context.DeadlineExceeded)
+			}
+			c.server.Thaw()
+			began := time.Now()
+			require.NoError(t, query(within(t, patience)))
+			t.Logf("back %v after the thaw", time.Since(began))
+			assert.Less(t, time.Since(began), 500*time.Millisecond)
+
+			err = took(300*time.Millisecond, func(ctx context.Context) error {
+				return curfewsql.WithTx(ctx, c.db, budget.Inherited(), func(ctx context.Context, tx *sql.Tx) error {
+					c.server.Freeze()
+					_, err := tx.ExecContext(ctx, "insert into f values (2)")
+					return err
+				})
+			})
+			c.server.Thaw()
+			assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err), "%v", err)
+			require.Eventually(t, func() bool { return c.db.Stats().InUse == 0 }, patience, time.Millisecond)
+			require.NoError(t, query(within(t, patience)))
+			assert.Zero(t, number(t, c.db, "select count(*) from f where n = 2"))
+		})
+	}
+}

@@ -1,0 +1,144 @@
+package curfewsql
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql/driver"
+	"errors"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// The fuse lets this many kills through at once, and then so many a second. A crowd
+// of callers that leaves together is let through; what keeps killing
+// would be one more load on a server in trouble, and the socket ends it as well.
+const (
+	fuseBurst  = 500
+	fusePerSec = 100
+)
+
+// A killer ends statements from one connection outside of the pool, so that a full
+// pool does not keep it from doing so. It makes that connection when it first needs it.
+type killer struct {
+	connector driver.Connector
+	dialect   Killer
+	log       *slog.Logger
+
+	turn   chan struct{} // holds one value, for whoever uses conn and closed
+	conn   driver.Conn
+	closed bool
+
+	mu     sync.Mutex
+	tokens float64   // guarded by mu
+	filled time.Time // guarded by mu
+	warned time.Time // guarded by mu: when a blown fuse was logged
+}
+
+func newKiller(c driver.Connector, d Killer, log *slog.Logger) *killer {
+	k := &killer{connector: c, dialect: d, log: log, turn: make(chan struct{}, 1), tokens: fuseBurst, filled: time.Now()}
+	k.turn <- struct{}{}
+	return k
+}
+
+var errClosed = errors.New("curfewsql: closed")
+
+// use runs f on the reserved connection. After an error that is not the server's
+// the connection is made anew by the next.
+func (k *killer) use(ctx context.Context, f func(driver.Conn) error) error {
+	select {
+	case <-k.turn:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { k.turn <- struct{}{} }()
+	if k.closed {
+		return errClosed
+	}
+	if k.conn == nil {
+		conn, err := k.connector.Connect(ctx)
+		if err != nil {
+			return err
+		}
+		k.conn = conn
+	}
+	err := f(k.conn)
+	if err != nil {
+		_ = k.conn.Close()
+		k.conn = nil
+	}
+	return err
+}
+
+// kill ends what the connection id runs, unless moot says at the last moment that
+// there is nothing left to end. sent reports whether it may have reached the server.
+func (k *killer) kill(ctx context.Context, id int64, moot func() bool) (sent bool, err error) {
+	if !k.allow(time.Now()) {
+		return false, errors.New("curfewsql: too many kills")
+	}
+	query := k.dialect.Kill(id)
+	attempt := func(conn driver.Conn) error {
+		if moot() {
+			return nil
+		}
+		sent = true
+		return execText(ctx, conn, query)
+	}
+	err = k.use(ctx, attempt)
+	if err != nil && ctx.Err() == nil {
+		err = k.use(ctx, attempt) // the server may have dropped a connection that idled for hours
+	}
+	return sent, err
+}
+
+func (k *killer) allow(now time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.tokens = min(k.tokens+now.Sub(k.filled).Seconds()*fusePerSec, fuseBurst)
+	k.filled = now
+	if k.tokens < 1 {
+		if now.Sub(k.warned) > time.Minute {
+			k.warned = now
+			k.log.Warn("curfewsql: more statements to kill than are killed: connections are cut instead")
+		}
+		return false
+	}
+	k.tokens--
+	return true
+}
+
+// identify returns the id by which conn can be killed, and false when the server
+// does not confirm it from the other side.
+func (k *killer) identify(ctx context.Context, conn driver.Conn) (int64, bool) {
+	token := "curfew-" + rand.Text()
+	row, err := queryRow(ctx, conn, k.dialect.Identify(token))
+	if err != nil || len(row) != 2 {
+		return 0, false
+	}
+	id, err := strconv.ParseInt(text(row[0]), 10, 64)
+	if err != nil || text(row[1]) != "1" {
+		return 0, false
+	}
+	proven := false
+	err = k.use(ctx, func(other driver.Conn) error {
+		row, err := queryRow(ctx, other, k.dialect.Prove(token))
+		proven = err == nil && text(row[0]) == text(id)
+		return err
+	})
+	if execText(ctx, conn, k.dialect.Release(token)) != nil {
+		return 0, false
+	}
+	return id, proven && err == nil
+}
+
+// close ends the reserved connection, waiting for whoever uses it.
+func (k *killer) close() {
+	<-k.turn
+	k.closed = true
+	if k.conn != nil {
+		_ = k.conn.Close()
+		k.conn = nil
+	}
+	k.turn <- struct{}{}
+}

@@ -1,0 +1,139 @@
+package curfewsql
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/curfew-go/curfew/budget"
+)
+
+// A ladder is the ctx that a driver gets which ends its socket when a ctx ends. It
+// outlives the user's by the steps that come before, which are shares of the slush:
+//
+//	ended ──20%──▶ kill ──40%──▶ no longer sent ──40%──▶ socket ends
+//
+// An answer at any step ends the climb, but for a kill already sent, whose end is
+// awaited. Without an id to kill the last step is the only one.
+type ladder struct {
+	context.Context // of the user, for its values and its deadline
+
+	killer *killer // nil: nothing is killed
+	id     int64
+	cut    chan struct{} // closed when the socket is to end
+	over   chan struct{} // closed when the call is
+
+	mu     sync.Mutex
+	err    error         // guarded by mu: why cut is closed
+	ended  bool          // guarded by mu: over is closed
+	climb  chan struct{} // guarded by mu: nil before the climb, closed behind it
+	until  time.Time     // guarded by mu: when the climb ends
+	killed bool          // guarded by mu: the server has done as told
+	lost   bool          // guarded by mu: a kill may still strike
+
+	timer   *time.Timer
+	unwatch func() bool
+}
+
+func (l *ladder) Done() <-chan struct{} { return l.cut }
+
+func (l *ladder) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// climbWith starts a ladder for a call under user: at the beginning of the slush when
+// there is one, and else when user ends, with patience.
+func climbWith(user context.Context, k *killer, id int64, slush, patience time.Duration) *ladder {
+	l := &ladder{Context: user, killer: k, id: id, cut: make(chan struct{}), over: make(chan struct{})}
+	left, bounded := budget.Remaining(user)
+	if bounded && slush > 0 {
+		from := time.Now().Add(left - slush)
+		l.timer = time.AfterFunc(left-slush+slush*20/100, func() { l.run(from, slush, context.DeadlineExceeded) })
+	}
+	l.unwatch = context.AfterFunc(user, func() {
+		began := time.Now()
+		if left, bounded := budget.Remaining(user); bounded && slush > 0 {
+			patience = min(patience, left)
+		}
+		l.run(began, max(patience, 0), user.Err())
+	})
+	return l
+}
+
+// run is the climb, by whoever comes first.
+func (l *ladder) run(from time.Time, slush time.Duration, why error) {
+	l.mu.Lock()
+	if l.ended || l.climb != nil {
+		l.mu.Unlock()
+		return
+	}
+	l.climb, l.until = make(chan struct{}), from.Add(slush)
+	l.mu.Unlock()
+	defer close(l.climb)
+
+	if l.killer != nil && l.wait(from.Add(slush*20/100)) {
+		l.kill(from.Add(slush * 60 / 100))
+	}
+	if l.wait(l.until) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if !l.ended {
+			l.err = why
+			close(l.cut)
+		}
+	}
+}
+
+// wait reports false when the call is over before t.
+func (l *ladder) wait(t time.Time) bool {
+	timer := time.NewTimer(time.Until(t))
+	defer timer.Stop()
+	select {
+	case <-l.over:
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+func (l *ladder) kill(until time.Time) {
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(l.Context), until)
+	defer cancel()
+	sent, err := l.killer.kill(ctx, l.id, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.ended
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.killed, l.lost = sent && err == nil, sent && err != nil
+}
+
+// climbs reports whether the climb has begun.
+func (l *ladder) climbs() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.climb != nil
+}
+
+// finish ends the climb and returns once no kill is under way. killed says that one
+// was done, lost that one may still strike or that the socket was ended.
+func (l *ladder) finish() (killed, lost bool, until time.Time) {
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	l.unwatch()
+	l.mu.Lock()
+	l.ended = true
+	close(l.over)
+	climb := l.climb
+	l.mu.Unlock()
+	if climb != nil {
+		<-climb
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.killed, l.lost || l.err != nil, l.until
+}

@@ -1,0 +1,163 @@
+package curfewsql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/curfew-go/curfew/budget"
+)
+
+// Open opens a database as sql.Open does, by the name of a registered driver and that
+// driver's data source name, with deadlines in the server. It connects later.
+// It panics if one of opts is nil.
+func Open(driverName, dsn string, opts ...Option) (*sql.DB, error) {
+	s := settle("Open", opts)
+	db, err := sql.Open(driverName, dsn)
+	if err != nil {
+		return nil, &quiet{"curfewsql: Open: driver " + driverName + ": not registered, or it does not take the data source name", err}
+	}
+	d := db.Driver()
+	_ = db.Close() // it has not connected
+	var inner driver.Connector = dsnConnector{d, dsn}
+	if c, ok := d.(driver.DriverContext); ok {
+		if inner, err = c.OpenConnector(dsn); err != nil {
+			return nil, &quiet{"curfewsql: Open: driver " + driverName + " does not take the data source name", err}
+		}
+	}
+	return sql.OpenDB(newConnector(inner, s)), nil
+}
+
+// Wrap returns a database over the connections that c makes, with deadlines in the
+// server. It panics if c or one of opts is nil.
+func Wrap(c driver.Connector, opts ...Option) *sql.DB {
+	if c == nil {
+		panic("curfewsql: Wrap: nil connector")
+	}
+	return sql.OpenDB(newConnector(c, settle("Wrap", opts)))
+}
+
+// dsnConnector is the connector of a driver of old.
+type dsnConnector struct {
+	driver driver.Driver
+	dsn    string
+}
+
+func (n dsnConnector) Connect(context.Context) (driver.Conn, error) { return n.driver.Open(n.dsn) }
+func (n dsnConnector) Driver() driver.Driver                        { return n.driver }
+
+// A connector makes connections with deadlines.
+type connector struct {
+	settings
+	inner driver.Connector
+
+	turn   chan struct{} // holds one value, for whoever learns or closes
+	known  bool          // dialect and killer are set, and do not change again
+	killer *killer       // nil when nothing is killed
+	warn   sync.Once
+}
+
+func newConnector(inner driver.Connector, s settings) *connector {
+	c := &connector{settings: s, inner: inner, turn: make(chan struct{}, 1)}
+	c.turn <- struct{}{}
+	return c
+}
+
+// Driver implements driver.Connector.
+func (c *connector) Driver() driver.Driver { return c.inner.Driver() }
+
+// proofBound is how long a connection may take to be proven killable: two turns on it
+// and one on another.
+const proofBound = 2 * time.Second
+
+// Connect implements driver.Connector.
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	if ctx.Err() != nil {
+		return nil, endOf(ctx, "", nil)
+	}
+	if left, bounded := budget.Remaining(ctx); bounded && left < leastLimit {
+		return nil, tooLate(ctx)
+	}
+	inner, err := c.inner.Connect(ctx)
+	if err != nil {
+		return nil, connectError(ctx, err)
+	}
+	if err := c.learn(ctx, inner); err != nil {
+		_ = inner.Close()
+		return nil, connectError(ctx, err)
+	}
+	conn := &conn{inner: inner, db: c}
+	if c.killer != nil {
+		bounded, cancel := context.WithTimeout(ctx, proofBound)
+		defer cancel()
+		id, proven := c.killer.identify(bounded, inner)
+		switch {
+		case proven:
+			conn.id = id
+		case ctx.Err() != nil:
+			_ = inner.Close() // it may be in the middle of an answer
+			return nil, endOf(ctx, phaseConnect, nil)
+		case bounded.Err() != nil:
+			_ = inner.Close()
+			return nil, &budget.Cause{Kind: budget.DependencyTimeout, Phase: phaseConnect}
+		default:
+			c.warn.Do(func() {
+				c.log.Warn("curfewsql: statements cannot be killed: the server does not confirm the id of its connection")
+			})
+		}
+	}
+	return conn, nil
+}
+
+// learn finds out what the server speaks, once.
+func (c *connector) learn(ctx context.Context, inner driver.Conn) error {
+	select {
+	case <-c.turn:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { c.turn <- struct{}{} }()
+	if c.known {
+		return nil
+	}
+	if c.dialect == nil {
+		d, err := detect(ctx, inner)
+		if err != nil {
+			return err
+		}
+		c.dialect = d
+	}
+	if k, ok := c.dialect.(Killer); ok && !c.pooler {
+		c.killer = newKiller(c.inner, k, c.log)
+	}
+	c.known = true
+	return nil
+}
+
+// Close implements io.Closer, for sql.DB.Close.
+func (c *connector) Close() error {
+	<-c.turn
+	defer func() { c.turn <- struct{}{} }()
+	if c.killer != nil {
+		c.killer.close()
+	}
+	if closer, ok := c.inner.(io.Closer); ok {
+		return closer.Close()
+	}
+	return nil
+}
+
+// connectError returns why a connection could not be had.
+func connectError(ctx context.Context, err error) error {
+	if have := (*budget.Cause)(nil); errors.As(err, &have) {
+		return err
+	}
+	if ctx.Err() != nil {
+		return endOf(ctx, phaseConnect, quieted(err, Verdict{}))
+	}
+	return err
+}

@@ -1,0 +1,125 @@
+package curfewsql
+
+import (
+	"database/sql/driver"
+	"io"
+	"reflect"
+)
+
+// rows are a driver's rows, whose call lasts until they are closed. What a driver
+// does not know about columns is answered as database/sql answers it.
+type rows struct {
+	inner driver.Rows
+	call  *call
+	last  error // the last of Next, when it was one
+}
+
+// Columns implements driver.Rows.
+func (r *rows) Columns() []string { return r.inner.Columns() }
+
+// Next implements driver.Rows.
+func (r *rows) Next(dest []driver.Value) error {
+	err := r.inner.Next(dest)
+	if isAnswer(err) {
+		r.last = err
+		return r.call.translate(err)
+	}
+	return err
+}
+
+// Close implements driver.Rows. A driver may stop looking at its context and then read
+// to the end: so what is left is read before, while it looks.
+func (r *rows) Close() error {
+	if r.call.ladder != nil {
+		r.drain()
+	}
+	err := r.inner.Close()
+	last := r.last
+	if last == nil {
+		last = err
+	}
+	ended := r.call.end(last)
+	if err == nil {
+		return nil
+	}
+	return ended
+}
+
+func (r *rows) drain() {
+	dest := make([]driver.Value, len(r.inner.Columns()))
+	for r.last == nil {
+		switch err := r.inner.Next(dest); {
+		case err == nil:
+		case err != io.EOF:
+			r.last = err
+			return
+		case !r.HasNextResultSet():
+			return
+		default:
+			if err := r.NextResultSet(); err != nil {
+				return
+			}
+			dest = make([]driver.Value, len(r.inner.Columns()))
+		}
+	}
+}
+
+// HasNextResultSet implements driver.RowsNextResultSet.
+func (r *rows) HasNextResultSet() bool {
+	n, ok := r.inner.(driver.RowsNextResultSet)
+	return ok && n.HasNextResultSet()
+}
+
+// NextResultSet implements driver.RowsNextResultSet.
+func (r *rows) NextResultSet() error {
+	n, ok := r.inner.(driver.RowsNextResultSet)
+	if !ok {
+		return io.EOF
+	}
+	err := n.NextResultSet()
+	if isAnswer(err) {
+		r.last = err
+		return r.call.translate(err)
+	}
+	return err
+}
+
+// ColumnTypeScanType implements driver.RowsColumnTypeScanType.
+func (r *rows) ColumnTypeScanType(i int) reflect.Type {
+	if t, ok := r.inner.(driver.RowsColumnTypeScanType); ok {
+		return t.ColumnTypeScanType(i)
+	}
+	return reflect.TypeFor[any]()
+}
+
+// ColumnTypeDatabaseTypeName implements driver.RowsColumnTypeDatabaseTypeName.
+func (r *rows) ColumnTypeDatabaseTypeName(i int) string {
+	if t, ok := r.inner.(driver.RowsColumnTypeDatabaseTypeName); ok {
+		return t.ColumnTypeDatabaseTypeName(i)
+	}
+	return ""
+}
+
+// ColumnTypeLength implements driver.RowsColumnTypeLength.
+func (r *rows) ColumnTypeLength(i int) (length int64, ok bool) {
+	if t, ok := r.inner.(driver.RowsColumnTypeLength); ok {
+		return t.ColumnTypeLength(i)
+	}
+	return 0, false
+}
+
+// ColumnTypeNullable implements driver.RowsColumnTypeNullable.
+func (r *rows) ColumnTypeNullable(i int) (nullable, ok bool) {
+	if t, ok := r.inner.(driver.RowsColumnTypeNullable); ok {
+		return t.ColumnTypeNullable(i)
+	}
+	return false, false
+}
+
+// ColumnTypePrecisionScale implements driver.RowsColumnTypePrecisionScale.
+func (r *rows) ColumnTypePrecisionScale(i int) (precision, scale int64, ok bool) {
+	if t, ok := r.inner.(driver.RowsColumnTypePrecisionScale); ok {
+		return t.ColumnTypePrecisionScale(i)
+	}
+	return 0, 0, false
+}
