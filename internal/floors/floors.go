@@ -94,7 +94,9 @@ var Plan = []Room{
 	{Dir: "adapters/http/curfewhttptest", Floor: 3, Own: with(upTo2, "adapters/http"), Later: true},
 	{Dir: "adapters/sql", Floor: 3, Own: upTo2},
 	{Dir: "adapters/sql/sqltest", Floor: 3, Own: with(upTo2, "adapters/sql"), Foreign: []string{"github.com/stretchr/testify"}, ForTests: true},
-	{Dir: "adapters/pgx", Floor: 3, Own: with(upTo2, "adapters/sql"), Foreign: []string{"github.com/jackc/pgx/v5"}},
+	{Dir: "adapters/pgx", Floor: 3, Own: with(upTo2, "adapters/sql", "adapters/pgx/internal/stream"), Foreign: []string{"github.com/jackc/pgx/v5"}},
+	{Dir: "adapters/pgx/internal/stream", Floor: 3},
+	{Dir: "adapters/pgx/internal/pgtest", Floor: 3, ForTests: true},
 	{Dir: "adapters/redis", Floor: 3, Own: upTo2, Foreign: []string{"github.com/redis/go-redis/v9"}},
 
 	{Dir: "examples", Floor: TopFloor, Whole: true},

@@ -1,0 +1,216 @@
+package curfewpgx
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/curfew-go/curfew/adapters/pgx/internal/stream"
+	"github.com/curfew-go/curfew/budget/wire"
+)
+
+// ladder is what happens to a running call whose ctx has ended. Its steps are
+// shares of the slush:
+//
+//	ended ──20%──▶ cancel request ──40%──▶ no longer sent ──40%──▶ socket ends
+//
+// At a deadline that the server knows, the middle ones are left out. An answer at any step ends the climb, but for a request already sent: its end is
+// awaited until the socket's. The driver calls the two methods in turn, never at once.
+type ladder struct {
+	conn  *pgconn.PgConn
+	slush wire.Slush
+
+	request *request
+	done    chan struct{} // closed when the request is over
+}
+
+// HandleCancel begins the climb and returns at once.
+func (l *ladder) HandleCancel(ctx context.Context) {
+	began := time.Now()
+	call, traced := ctx.Value(callKey{}).(*call)
+	s, _ := l.conn.Conn().(*stream.Conn)
+	l.request = nil
+	if !traced {
+		// WaitForNotification, where there is nothing to cancel, a pool's ping, what is sent by
+		// PgConn: ended as pgx itself does. A pool puts a connection back when its
+		// ping went well, also one that we would have closed behind it.
+		_ = l.conn.Conn().SetDeadline(began)
+		return
+	}
+	end := began.Add(l.patience())
+	forDeadline := errors.Is(ctx.Err(), context.DeadlineExceeded)
+	if call.slush > 0 {
+		// Timers come late on a busy machine. That shortens the steps, not the caller's time.
+		if at, ok := call.user.Deadline(); ok && (forDeadline || at.Before(end)) {
+			end = at
+		}
+	}
+	if least := began.Add(leastLimit); end.Before(least) {
+		end = least
+	}
+	if s != nil {
+		s.Ended(ctx.Err())
+	}
+	_ = l.conn.Conn().SetDeadline(end)
+	if s != nil && forDeadline && s.Limited() {
+		// The server's limit and a cancel request end a statement by the same interrupt. Where
+		// one is not heard in time the other is not, and a hundred deadlines at
+		// once are a hundred connections on a server that has enough to do.
+		return
+	}
+
+	r := &request{answered: make(chan struct{}), until: end}
+	l.request, l.done = r, make(chan struct{})
+	slush := end.Sub(began)
+	go func() {
+		defer close(l.done)
+		grace := time.NewTimer(slush * 20 / 100)
+		defer grace.Stop()
+		select {
+		case <-r.answered:
+			return
+		case <-grace.C:
+		}
+		if s != nil && !forDeadline {
+			s.Cancelling()
+		}
+		ctx, cancel := context.WithDeadline(context.WithValue(context.Background(), requestKey{}, r), began.Add(slush*60/100))
+		defer cancel()
+		_ = l.conn.CancelRequest(ctx) // r knows more of it than the error
+	}()
+}
+
+// HandleUnwatchAfterCancel ends the climb. It returns once no cancel request is
+// under way; after one whose end was not seen the connection is closed.
+func (l *ladder) HandleUnwatchAfterCancel() {
+	if l.request != nil {
+		l.request.answer()
+		<-l.done
+		if l.request.mayStrike() {
+			// With the background context Close does not come back to the watcher
+			// that is calling us. What it writes is bounded by the socket's deadline.
+			_ = l.conn.Close(context.Background())
+			return
+		}
+	}
+	if !l.conn.IsClosed() { // the driver may be closing it, under a deadline of its own
+		_ = l.conn.Conn().SetDeadline(time.Time{})
+	}
+}
+
+// patience is the slush of a call that has no deadline.
+func (l *ladder) patience() time.Duration {
+	d := l.slush.Of(math.MaxInt64)
+	return min(max(d, leastLimit), time.Second)
+}
+
+type requestKey struct{}
+
+// A request is one cancel request. The server tells nothing about it but that it
+// closes its connection, which it does after it has signalled the backend.
+type request struct {
+	answered chan struct{} // closed when the call needs no cancel any more
+	until    time.Time
+
+	mu    sync.Mutex
+	moot  bool // guarded by mu: answered is closed
+	sent  bool // guarded by mu
+	ended bool // guarded by mu: the server closed the connection
+}
+
+// answer says that the call has its answer: a request not yet sent stays so.
+func (r *request) answer() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.moot = true
+	close(r.answered)
+}
+
+// mayStrike reports whether the request was sent and may still reach the server.
+func (r *request) mayStrike() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sent && !r.ended
+}
+
+func (r *request) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+}
+
+var errMoot = errors.New("curfewpgx: nothing left to cancel")
+
+// requestConn carries a request. The driver itself does not look at how the
+// connection ends, so this does.
+type requestConn struct {
+	net.Conn
+	request *request
+	once    sync.Once // of Close, which TLS and the driver both call
+}
+
+// Read notes the end that the server makes.
+func (c *requestConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err == io.EOF {
+		c.request.end()
+	}
+	return n, err
+}
+
+func (c *requestConn) Write(p []byte) (int, error) {
+	c.request.mu.Lock()
+	if c.request.moot && !c.request.sent {
+		c.request.mu.Unlock()
+		return 0, errMoot
+	}
+	c.request.sent = true
+	c.request.mu.Unlock()
+	return c.Conn.Write(p)
+}
+
+// linger is how long a request that was given up is left open. A pooler must
+// not see it go first: pgbouncer 1.18 ended with "bad client state" when cancel connections
+// were closed before it had passed the request on.
+const linger = 10 * time.Second
+
+// Close waits for the end that the server makes, until the request's time is
+// up. After that the connection is closed behind the caller's back.
+func (c *requestConn) Close() error {
+	c.once.Do(func() {
+		c.request.mu.Lock()
+		open := c.request.sent && !c.request.ended
+		c.request.mu.Unlock()
+		if !open {
+			_ = c.Conn.Close()
+			return
+		}
+		if c.drain(c.request.until) {
+			c.request.end()
+			_ = c.Conn.Close()
+			return
+		}
+		go func() {
+			c.drain(time.Now().Add(linger))
+			_ = c.Conn.Close()
+		}()
+	})
+	return nil
+}
+
+// drain reads to the end of the connection and reports whether it came before until.
+func (c *requestConn) drain(until time.Time) bool {
+	if c.Conn.SetReadDeadline(until) != nil {
+		return false
+	}
+	_, err := io.Copy(io.Discard, c.Conn)
+	// TLS says goodbye to a server that may have gone, which answers with a reset.
+	return err == nil || errors.Is(err, syscall.ECONNRESET)
+}

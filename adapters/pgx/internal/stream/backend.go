@@ -1,0 +1,169 @@
+package stream
+
+import "time"
+
+// backend follows what the server sends. What to do with a message is known
+// from its type and what is expected:
+//
+//	state.expected   the next answers to messages of ours, by type; p and q are the
+//	                 ParseComplete of limitName and idName, and X the DataRow with
+//	                 the transaction's id
+//	state.theirs     how many statements of the driver's come to their end first
+//	state.behind     what is expected then
+type backend struct {
+	header  []byte // begun, not yet whole
+	left    int    // bytes of the running message's body still to come
+	dropped bool   // the running message is an answer to ours
+	body    []byte // of a message read as a whole
+	whole   bool   // the running message is collected in body
+}
+
+// maxWhole bounds what is collected. Longer messages pass unread.
+const maxWhole = 64 << 10
+
+// filter appends to out what of in is for the driver.
+func (b *backend) filter(s *state, in, out []byte, now func() time.Time) []byte {
+	for len(in) > 0 {
+		if s.raw {
+			return append(out, in...)
+		}
+		if b.left == 0 {
+			if len(b.header) == 0 && s.expected == "" && !s.byName && s.ready {
+				n := skip(in)
+				out, in = append(out, in[:n]...), in[n:]
+			}
+			n := min(headerLen-len(b.header), len(in))
+			b.header, in = append(b.header, in[:n]...), in[n:]
+			if len(b.header) < headerLen {
+				return out
+			}
+			left, sound := bodyLen(b.header)
+			if !sound {
+				s.raw = true
+				out = append(out, b.header...)
+				continue
+			}
+			b.left = left
+			kind := b.header[0]
+			b.whole = left <= maxWhole && s.reads(kind)
+			b.dropped = !b.whole && s.isOurs(kind)
+			b.body = b.body[:0]
+			if !b.whole && !b.dropped {
+				out = append(out, b.header...)
+			}
+		}
+		n := min(b.left, len(in))
+		switch {
+		case b.whole:
+			b.body = append(b.body, in[:n]...)
+		case !b.dropped:
+			out = append(out, in[:n]...)
+		}
+		b.left, in = b.left-n, in[n:]
+		if b.left > 0 {
+			continue
+		}
+		if b.whole {
+			out = b.finish(s, out, now)
+		}
+		b.header = b.header[:0]
+	}
+	return out
+}
+
+// skip returns the length of the whole messages at the head of in that pass
+// whatever they say: most of a long result is of them.
+func skip(in []byte) (n int) {
+	for len(in)-n >= headerLen {
+		switch in[n] {
+		case 'D', 'd', 'T', '1', '2', '3', 'n', 't', 'N', 'A':
+		default:
+			return n
+		}
+		left, sound := bodyLen(in[n:])
+		if !sound || len(in)-n-headerLen < left {
+			return n
+		}
+		n += headerLen + left
+	}
+	return n
+}
+
+// reads reports whether messages of this kind are collected.
+func (s *state) reads(kind byte) bool {
+	switch kind {
+	case 'E', 'C', 'Z':
+		return true
+	case 'S':
+		return !s.ready
+	case 'T':
+		return s.byName
+	case 'D':
+		return s.expected != "" && s.expected[0] == 'X'
+	}
+	return false
+}
+
+// isOurs reports whether a message of this kind is the next answer to ours, and
+// counts it off.
+func (s *state) isOurs(kind byte) bool {
+	if kind == 'N' || kind == 'S' || kind == 'A' {
+		return false // may come at any time
+	}
+	if s.expected == "" {
+		if s.theirs > 0 && (kind == 'C' || kind == 'I' || kind == 's') {
+			if s.theirs--; s.theirs == 0 {
+				s.expected, s.behind = s.behind, ""
+			}
+		}
+		return false
+	}
+	switch next := s.expected[0]; {
+	case kind == next:
+	case next == 'p' && kind == '1':
+		s.limitKept = true
+	case next == 'q' && kind == '1':
+		s.idKept = true
+	case next == 'X' && kind == 'D':
+	default:
+		s.expected = "" // not what we asked for: leave all to the driver
+		return false
+	}
+	s.expected = s.expected[1:]
+	return true
+}
+
+// finish handles a message that was collected.
+func (b *backend) finish(s *state, out []byte, now func() time.Time) []byte {
+	switch b.header[0] {
+	case 'S':
+		s.parameter(b.body)
+	case 'T':
+		if s.byName && isIDs(b.body) {
+			s.expected = "XC"
+			return out
+		}
+	case 'D':
+		if s.isOurs('D') {
+			s.xid = idIn(b.body)
+			s.wrote = s.xid != 0
+			return out
+		}
+	case 'C':
+		if s.isOurs('C') {
+			return out
+		}
+		s.completed(b.body)
+	case 'E':
+		return s.failed(b.body, out, now)
+	case 'Z':
+		if len(b.body) == 1 {
+			s.tx = b.body[0]
+		}
+		if s.isOurs('Z') {
+			return out
+		}
+		s.settled()
+	}
+	return append(append(out, b.header...), b.body...)
+}

@@ -1,0 +1,206 @@
+package stream
+
+import (
+	"bytes"
+	"time"
+)
+
+// outgoing returns what to send in place of p, built on buf, and how many bytes
+// of it come before the driver's own. A negative count means p itself.
+func (s *state) outgoing(p, buf []byte, now func() time.Time) (out []byte, before int) {
+	if !s.ready || s.raw || len(p) == 0 {
+		return buf, -1
+	}
+	begins := s.front.idle()
+	wasOverwritten := s.overwritten
+	b := s.follow(p)
+	if !begins || s.raw {
+		return buf, -1
+	}
+	s.burst, s.commit, s.fatal = now(), none, nil
+	if !b.whole { // begins with a part of a message: passes unlimited
+		s.wrote = true
+		return buf, -1
+	}
+	switch {
+	case b.class == closes && s.tx == 'T':
+		s.commit = asked
+	case b.class <= inside:
+		s.wrote = true // until the server says that it has no id yet
+	}
+	takes := b.kind == 'B' && len(b.name) == 0
+	if takes && (b.unnamed || wasOverwritten && len(s.unnamed) == 0) {
+		return buf, -1
+	}
+	w := writer{buf: buf, state: s, burst: b, p: p, restore: takes && wasOverwritten}
+	switch b.kind {
+	case 'Q':
+		w.simple()
+	case 'P', 'B':
+		w.extended()
+	}
+	if w.out == nil {
+		return buf, -1
+	}
+	return w.out, w.before
+}
+
+// A writer builds what is sent for one burst.
+type writer struct {
+	*state
+	burst   burst
+	p, buf  []byte
+	restore bool // the driver binds its unnamed statement, which ours has overwritten
+
+	out    []byte // nil for p itself
+	before int
+}
+
+// force notes that want is in force from this burst on.
+func (w *writer) force(want time.Duration) { w.inForce, w.armed = want, w.armed || want > 0 }
+
+// asks reports whether the transaction's id is to be asked for behind the burst: once
+// it may have one and is not known. In front of COMMIT would be too late, for the
+// answer comes with COMMIT's. Not behind what must come before any snapshot.
+func (w *writer) asks() bool {
+	return w.mode != untouched && w.tx == 'T' && w.hasIDs && w.xid == 0 && w.burst.class <= inside
+}
+
+func (w *writer) simple() {
+	if w.burst.messages != 1 || w.mode == untouched {
+		return
+	}
+	want, k := w.wanted(), w.burst.class
+	var front, behind []byte
+	switch {
+	case w.tx == 'I' && want > 0 && k == plain:
+		// Several statements in one text share a transaction, so that this says no
+		// WARNING there. Unlike set_config it is not planned and answers no row.
+		front = append(w.local(nil, want), ';')
+		w.expected = "C"
+	case w.tx == 'I' && want > 0 && k == opens: // in front, the isolation level would come too late
+		behind = appendLimit([]byte(setLocal), want)
+		w.theirs, w.behind = 1, "C"
+	case k == closes:
+		if w.tx == 'T' && want > 0 && w.wrote { // or nothing is deferred
+			w.closing(want)
+		}
+		return
+	case w.tx == 'T' && k <= early && w.differs(want):
+		front = append(w.local(nil, want), ';')
+		w.expected = "C"
+	case w.tx != 'T':
+		return
+	}
+	if w.expected != "" || w.theirs > 0 {
+		w.force(want)
+	}
+	if w.asks() {
+		behind, w.byName = []byte(selectID), true
+	}
+	if len(front)+len(behind) == 0 {
+		return
+	}
+	sql := w.p[headerLen : len(w.p)-1]
+	b, start := begin(w.buf, 'Q')
+	b = append(append(b, front...), sql...)
+	if len(behind) > 0 {
+		if bytes.Contains(sql, []byte("--")) {
+			b = append(b, '\n') // out of the comment
+		}
+		b = append(append(b, ';'), behind...)
+	}
+	w.out, w.before, w.shift = end(append(b, 0), start), len(front), len(front)
+}
+
+// closing has deferred constraints run in a statement, which a limit bounds, as it
+// does not bound COMMIT. They are a simple query of their own: when one fails,
+// the COMMIT behind it still ends the transaction, as it does without us.
+func (w *writer) closing(want time.Duration) {
+	b, start := begin(w.buf, 'Q')
+	w.expected = "CZ"
+	if w.differs(want) {
+		b = append(w.local(b, want), ';')
+		w.expected = "CCZ"
+		w.force(want)
+	}
+	b = end(append(append(b, constraints...), 0), start)
+	w.out, w.before = append(b, w.p...), len(b)
+}
+
+func (w *writer) local(b []byte, want time.Duration) []byte {
+	if want == 0 {
+		return append(b, setDefault...)
+	}
+	return appendLimit(append(b, setLocal...), want)
+}
+
+// extended puts messages in front of the burst and behind it, before its Sync. A
+// statement is unnamed where that leaves the driver's alone, and else ours, kept
+// prepared.
+func (w *writer) extended() {
+	b, k := w.burst, w.burst.class
+	want := w.wanted()
+	limits := w.mode != untouched && (w.tx == 'I' && want > 0 && k == plain || w.tx == 'T' && k <= early && w.differs(want))
+	takes := b.kind == 'B' && len(b.name) == 0 // which ours must leave alone, or put back
+	named := !w.nameless && (takes && k <= inside || k == plain && (b.kind == 'B' || len(b.name) > 0))
+	out, restore := w.buf, w.restore
+	switch {
+	case !limits:
+	case takes && !named && len(w.unnamed) == 0:
+		limits = false
+	case named:
+		w.expected = "2DC"
+		if !w.limitKept {
+			out = appendParse(out, limitName, setConfig+"$1,true)")
+			w.expected = "p2DC"
+		}
+		out = appendRun(out, limitName, true, want)
+	case !b.unnamed && !w.mayOverwrite():
+		limits = false
+	default:
+		text := append(appendLimit([]byte(setConfig+"'"), want), "',true)"...)
+		w.expected = "12DC"
+		if w.tx == 'T' { // takes no snapshot
+			text, w.expected = w.local(nil, want), "12C"
+		}
+		out = appendRun(appendParse(out, "", string(text)), "", false, 0)
+		w.overwritten = w.hasUnnamed && !b.unnamed
+		restore = takes
+	}
+	if limits {
+		w.force(want)
+	}
+	if restore {
+		out = append(out, w.unnamed...)
+		w.expected += "1"
+		w.overwritten = false
+	}
+	tail := b.executes > 0 && b.syncs == 1 && w.p[len(w.p)-headerLen] == 'S' && w.asks() && (!w.nameless || w.mayOverwrite())
+	if len(out) == len(w.buf) && !tail {
+		return
+	}
+	w.before = len(out)
+	if !tail {
+		w.out = append(out, w.p...)
+		return
+	}
+	out = append(out, w.p[:len(w.p)-headerLen]...)
+	name, kept := idName, "2XC"
+	switch {
+	case w.nameless:
+		name, kept = "", "12XC"
+		w.overwritten = w.hasUnnamed
+		out = appendParse(out, name, selectID)
+	case !w.idKept:
+		kept = "q2XC"
+		out = appendParse(out, name, selectID)
+	}
+	w.theirs, w.behind = b.executes, kept
+	w.out = append(appendRun(out, name, false, 0), w.p[len(w.p)-headerLen:]...)
+}
+
+// mayOverwrite reports whether the driver's unnamed statement can be put back.
+func (w *writer) mayOverwrite() bool {
+	return !w.hasUnnamed || len(w.unnamed) > 0
+}

@@ -1,0 +1,77 @@
+package stream
+
+import "time"
+
+// mode says what a driver's call wants of the bursts it writes.
+type mode uint8
+
+const (
+	untouched mode = iota // no call of the driver runs: add nothing
+	unlimited             // a call without deadline: lift what is in force
+	limited               // a call that must have answered by state.at
+)
+
+// state is what both directions share.
+type state struct {
+	ready, raw bool
+	front      frontend
+
+	mode    mode
+	at      time.Time // of limited
+	ended   error     // of the call's ctx
+	foreign bool      // a cancel was sent that was not for the deadline
+
+	tx      byte          // status of the last ReadyForQuery: I, T or E
+	inForce time.Duration // limit local to the transaction: 0 for none, unknown
+	armed   bool          // the transaction has had a limit of ours
+	burst   time.Time     // when the running burst was written
+
+	expected string // answers to ours that come next: see backend.go
+	theirs   int    // completions of the driver's statements before behind is expected
+	behind   string // answers to ours that come after those
+	byName   bool   // the answer with the transaction's id is known by its column
+	shift    int    // length of our text in front of the driver's simple query
+
+	commit commit
+	fatal  []byte // body of the FATAL error that came instead of COMMIT's answer
+	hasIDs bool   // the server can tell a transaction's id
+	noIDs  bool   // and this is one that claims it
+	xid    uint64 // the running transaction's id, 0 when not known
+	wrote  bool   // the running transaction may have an id
+
+	limitKept, idKept bool   // the server knows limitName, idName
+	lost              bool   // it did once, and then no longer
+	nameless          bool   // never use a name of ours
+	unnamed           []byte // the driver's last unnamed Parse, kept when nameless
+	hasUnnamed        bool   // the driver has an unnamed statement, whole in unnamed or not
+	overwritten       bool   // by one of ours since
+}
+
+// unknown is a limit in force that is ours or not; it counts as neither equal
+// nor longer than any other.
+const unknown time.Duration = -1
+
+// maxLimit is the longest statement_timeout the server takes.
+const maxLimit = (1<<31 - 1) * time.Millisecond
+
+// wanted returns the limit for a burst that is written now, 0 for none.
+func (s *state) wanted() time.Duration {
+	if s.mode != limited {
+		return 0
+	}
+	return min(max(s.at.Sub(s.burst).Truncate(time.Millisecond), time.Millisecond), maxLimit)
+}
+
+// differs reports whether want must replace the limit in force: always when
+// it is longer, for a limit too short gives a wrong answer, and when it is
+// shorter by more than a tenth and 5 ms. Below that the client ends the call,
+// and the statements of a transaction that share a deadline need no limit each.
+func (s *state) differs(want time.Duration) bool {
+	switch {
+	case want == 0:
+		return s.armed && s.inForce != 0
+	case s.inForce <= 0 || want > s.inForce:
+		return true
+	}
+	return s.inForce-want > max(5*time.Millisecond, s.inForce/10)
+}

@@ -1,0 +1,159 @@
+package stream
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheClassOfAStatementIsInItsFirstWords(t *testing.T) {
+	for sql, want := range map[string]class{
+		"select 1": plain, "(select 1)": plain, "with x as (select 1) table x": plain,
+		"vacuumed": plain, "create table vacuum (n int)": plain, "select 'concurrently'": plain,
+		"create index i on t (n)": plain, "refresh materialized view concurrently v": plain,
+		"SET x = 1": early, "lock t;": early, "set x = 1; select 1": inside, "call p()": inside, "Do $$ $$": inside,
+		"begin": opens, "BEGIN ISOLATION LEVEL SERIALIZABLE;": opens, "start transaction -- x": opens,
+		"begin; select 1": never, "commit": closes, "commit; select 1": never, "commit prepared 'x'": never,
+		"rollback": never, "release savepoint a": never,
+		"  -- note\n/* a /* b */ */ vacuum t": never, "create unique index concurrently i on t (n)": never,
+		"alter table t detach partition p concurrently": never, "alter system set a = 1": never,
+		"create table t (n int, concurrently int)": plain, "drop index concurrently i": never, "alter table concurrently add n int": plain,
+		"create database d": never, "drop subscription s": never, "": never, " ; -- x": never, "/*": never,
+	} {
+		assert.Equal(t, want, classify([]byte(sql)), sql)
+	}
+}
+
+// A burst is one simple query here; what the server gets says how it is limited.
+func TestALimitGoesWhereItHoldsAndNotWhereItFails(t *testing.T) {
+	for _, c := range []struct {
+		sql     string
+		tx      byte
+		inForce time.Duration
+		want    string
+	}{
+		{"select 1", 'I', 0, "set local statement_timeout to 95;select 1"},
+		{"begin", 'I', 0, "begin;set local statement_timeout to 95"},
+		{"begin ;", 'I', 0, "begin ;;set local statement_timeout to 95"},
+		{"begin -- x", 'I', 0, "begin -- x\n;set local statement_timeout to 95"},
+		{"lock t", 'I', 0, ""},
+		{"vacuum", 'I', 0, ""},
+		{"select 1", 'T', 0, "set local statement_timeout to 95;select 1"},
+		{"select 1", 'T', 100 * time.Millisecond, ""},
+		{"select 1", 'T', 105 * time.Millisecond, ""},
+		{"select 1", 'T', 106 * time.Millisecond, "set local statement_timeout to 95;select 1"},
+		{"select 1", 'T', 94 * time.Millisecond, "set local statement_timeout to 95;select 1"},
+		{"select 1", 'T', unknown, "set local statement_timeout to 95;select 1"},
+		{"lock t", 'T', unknown, "set local statement_timeout to 95;lock t"},
+		{"commit", 'T', 95 * time.Millisecond, "set constraints all immediate|commit"},
+		{"commit", 'T', unknown, "set local statement_timeout to 95;set constraints all immediate|commit"},
+		{"rollback", 'T', unknown, ""},
+		{"select 1", 'E', unknown, ""},
+		{"commit", 'E', unknown, ""},
+	} {
+		s := awake(limited)
+		s.tx, s.inForce, s.wrote = c.tx, c.inForce, true
+		out, before := s.outgoing(query(c.sql), nil, fixed)
+		if c.want == "" {
+			assert.Negative(t, before, "%c %s", c.tx, c.sql)
+			continue
+		}
+		var want []byte
+		for one := range strings.SplitSeq(c.want, "|") {
+			want = append(want, query(one)...)
+		}
+		assert.Equal(t, string(want), string(out), "%c %s", c.tx, c.sql)
+	}
+}
+
+func TestALimitIsNeverBelowAMillisecond(t *testing.T) {
+	for _, left := range []time.Duration{-time.Second, 0, 999 * time.Microsecond, 1999 * time.Microsecond} {
+		s := awake(limited)
+		s.at = fixed().Add(left)
+		out, _ := s.outgoing(query("select 1"), nil, fixed)
+		assert.Contains(t, string(out), " to 1;", "%v", left)
+	}
+	s := awake(limited)
+	s.at = fixed().Add(365 * 24 * time.Hour)
+	out, _ := s.outgoing(query("select 1"), nil, fixed)
+	assert.Contains(t, string(out), " to 2147483647;")
+}
+
+func TestOurAnswersAreTakenOutHoweverTheyAreCut(t *testing.T) {
+	ours := reply('C', "SET\x00")
+	theirs := bytes.Join([][]byte{reply('N', "notice"), reply('T', "y"), reply('D', "1"), reply('C', "SELECT 1\x00"), ready}, nil)
+	all := append(bytes.Clone(ours), theirs...)
+	for piece := 1; piece <= len(all); piece++ {
+		s, b := awake(limited), backend{}
+		s.outgoing(query("select 1"), nil, fixed)
+		var out []byte
+		for rest := all; len(rest) > 0; {
+			n := min(piece, len(rest))
+			out = b.filter(s, rest[:n], out, fixed)
+			rest = rest[n:]
+		}
+		require.Equal(t, theirs, out, "pieces of %d", piece)
+		require.True(t, s.front.idle())
+		require.Zero(t, s.inForce)
+	}
+}
+
+func TestOnlyWhatTheLimitEndedIsMarked(t *testing.T) {
+	cancelled := reply('E', "SERROR\x00C57014\x00Mx\x00\x00")
+	for _, c := range []struct {
+		name    string
+		after   time.Duration
+		foreign bool
+		marked  bool
+	}{
+		{"in time", 95 * time.Millisecond, false, true},
+		{"much later", time.Second, false, true},
+		{"before the limit", 90 * time.Millisecond, false, false},
+		{"a cancel was sent for another reason", 95 * time.Millisecond, true, false},
+	} {
+		s, b := awake(limited), backend{}
+		s.outgoing(query("select 1"), nil, fixed)
+		s.foreign = c.foreign
+		out := b.filter(s, cancelled, nil, func() time.Time { return fixed().Add(c.after) })
+		assert.Equal(t, c.marked, bytes.Contains(out, []byte(DetailPrefix)), c.name)
+		_, _, rest, ok := message(out)
+		assert.True(t, ok && len(rest) == 0, c.name)
+	}
+}
+
+func TestThePositionOfAnErrorIsInTheDriversText(t *testing.T) {
+	s, b := awake(limited), backend{}
+	s.outgoing(query("selec 1"), nil, fixed)
+	out := b.filter(s, reply('E', "C42601\x00P35\x00\x00"), nil, fixed)
+	assert.Equal(t, string(reply('E', "C42601\x00P1\x00\x00")), string(out))
+}
+
+func TestOurStatementIsPreparedOnceAndAgainAfterItWasDropped(t *testing.T) {
+	s, b := awake(limited), backend{}
+	bind := append(appendRun(nil, "theirs", false, 0), 'S', 0, 0, 0, 4)
+	parse := []byte{'P'}
+	round := func() (parsed bool) {
+		out, before := s.outgoing(bind, nil, fixed)
+		require.Positive(t, before)
+		if parsed = bytes.HasPrefix(out, parse); parsed {
+			b.filter(s, reply('1', ""), nil, fixed)
+		}
+		b.filter(s, bytes.Join([][]byte{reply('2', ""), reply('D', "95"), reply('C', "SELECT 1\x00")}, nil), nil, fixed)
+		return parsed
+	}
+	assert.True(t, round())
+	b.filter(s, ready, nil, fixed)
+	assert.False(t, round())
+	b.filter(s, ready, nil, fixed)
+	s.outgoing(bind, nil, fixed)
+	b.filter(s, append(reply('E', "C26000\x00M\""+limitName+"\"\x00\x00"), ready...), nil, fixed)
+	assert.True(t, round(), "after 26000")
+	b.filter(s, ready, nil, fixed)
+	s.outgoing(query("discard all"), nil, fixed)
+	b.filter(s, append(reply('C', "DISCARD ALL\x00"), ready...), nil, fixed)
+	assert.True(t, round(), "after discard all")
+}

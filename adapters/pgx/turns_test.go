@@ -1,0 +1,157 @@
+package curfewpgx_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/curfew-go/curfew/adapters/pgx/internal/pgtest"
+	"github.com/curfew-go/curfew/internal/servers"
+)
+
+// walks are sequences of calls whose turns to the server are counted.
+var walks = []struct {
+	name string
+	walk func(ctx context.Context, conn *pgx.Conn) error
+}{
+	{"cold query", func(ctx context.Context, conn *pgx.Conn) error { return ask(ctx, conn, "select $1::int + 1") }},
+	{"warm query", func(ctx context.Context, conn *pgx.Conn) error { return ask(ctx, conn, "select $1::int") }},
+	{"warm exec", func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, "insert into t values ($1)", 1)
+		return err
+	}},
+	{"exec without arguments", func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, "insert into t values (2)")
+		return err
+	}},
+	{"transaction of two", func(ctx context.Context, conn *pgx.Conn) error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if err := ask(ctx, tx, "select $1::int"); err != nil {
+				return err
+			}
+			return ask(ctx, tx, "select $1::int")
+		})
+	}},
+	{"serializable and rolled back", func(ctx context.Context, conn *pgx.Conn) error {
+		tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.Serializable, AccessMode: pgx.ReadOnly})
+		if err != nil {
+			return err
+		}
+		if err := ask(ctx, tx, "select $1::int"); err != nil {
+			return err
+		}
+		return tx.Rollback(ctx)
+	}},
+	{"savepoint rolled back", func(ctx context.Context, conn *pgx.Conn) error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			inner, err := tx.Begin(ctx)
+			if err != nil {
+				return err
+			}
+			if err := inner.Rollback(ctx); err != nil {
+				return err
+			}
+			return ask(ctx, tx, "select $1::int")
+		})
+	}},
+	{"batch", func(ctx context.Context, conn *pgx.Conn) error {
+		var b pgx.Batch
+		b.Queue("select $1::int", 1)
+		b.Queue("insert into t values ($1)", 3)
+		return conn.SendBatch(ctx, &b).Close()
+	}},
+	{"copy", func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.CopyFrom(ctx, pgx.Identifier{"t"}, []string{"n"}, pgx.CopyFromRows([][]any{{1}, {2}}))
+		return err
+	}},
+	{"prepare, three times, deallocate", func(ctx context.Context, conn *pgx.Conn) error {
+		if _, err := conn.Prepare(ctx, "mine", "select $1::int"); err != nil {
+			return err
+		}
+		for range 3 {
+			if err := ask(ctx, conn, "mine"); err != nil {
+				return err
+			}
+		}
+		return conn.Deallocate(ctx, "mine")
+	}},
+}
+
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+func ask(ctx context.Context, q querier, sql string) error {
+	var n int
+	return q.QueryRow(ctx, sql, 1).Scan(&n)
+}
+
+func TestTheLimitCostsNoTurnInAnyMode(t *testing.T) {
+	server := servers.Start(t, servers.PostgreSQL)
+	setup := bare(t, config(t, server, server.Addr(), pgx.QueryExecModeExec))
+	_, err := setup.Exec(t.Context(), "create table t (n int)")
+	require.NoError(t, err)
+	eachMode(t, func(t *testing.T, mode pgx.QueryExecMode) {
+		proxies := [2]*pgtest.Proxy{pgtest.NewProxy(t, server.Addr()), pgtest.NewProxy(t, server.Addr())}
+		conns := [2]*pgx.Conn{
+			bare(t, config(t, server, proxies[0].Addr(), mode)),
+			connect(t, config(t, server, proxies[1].Addr(), mode)),
+		}
+		for _, w := range walks {
+			var turns [2]int64
+			for i, conn := range conns {
+				ctx := within(t, 10*time.Second)
+				rounds := 1 // a cold query must be the first of its text
+				if w.name != "cold query" {
+					require.NoError(t, w.walk(ctx, conn), w.name)
+					rounds = 5 // COPY writes on while the answer is under way: the least counts
+				}
+				for range rounds {
+					before := proxies[i].Turns()
+					require.NoError(t, w.walk(ctx, conn), w.name)
+					if took := proxies[i].Turns() - before; turns[i] == 0 || took < turns[i] {
+						turns[i] = took
+					}
+				}
+			}
+			assert.Equal(t, turns[0], turns[1], w.name)
+			t.Logf("%s: %d -> %d", w.name, turns[0], turns[1])
+		}
+	})
+}
+
+func TestTheServerSeesTheLimitAndKeepsNothingOfIt(t *testing.T) {
+	server := servers.Start(t, servers.PostgreSQL)
+	const show = "select current_setting('statement_timeout') as v, $1::int"
+	see := func(ctx context.Context, t *testing.T, q querier) string {
+		t.Helper()
+		var v string
+		var n int
+		require.NoError(t, q.QueryRow(ctx, show, 1).Scan(&v, &n))
+		return v
+	}
+	eachMode(t, func(t *testing.T, mode pgx.QueryExecMode) {
+		conn := connect(t, config(t, server, server.Addr(), mode))
+		for range 3 { // cold, warm, and warm with our statement prepared
+			assert.Regexp(t, `^29(49|50|48|[0-9]{2})ms$|^29[0-9]{3}ms$`, see(within(t, 30*time.Second), t, conn))
+			assert.Equal(t, "0", see(t.Context(), t, conn))
+		}
+		ctx := within(t, 30*time.Second)
+		tx, err := conn.Begin(ctx)
+		require.NoError(t, err)
+		assert.Regexp(t, `^29[0-9]{3}ms$`, see(ctx, t, tx), "the limit of begin")
+		assert.Regexp(t, `^9[0-9]{2}ms$`, see(within(t, time.Second), t, tx), "a shorter one")
+		assert.Equal(t, "0", see(t.Context(), t, tx), "none")
+		assert.Regexp(t, `^29[0-9]{3}ms$`, see(ctx, t, tx), "a longer one")
+		require.NoError(t, tx.Commit(ctx))
+		assert.Equal(t, "0", see(t.Context(), t, conn))
+		_, err = conn.Exec(ctx, "discard all")
+		require.NoError(t, err)
+		require.NoError(t, conn.DeallocateAll(ctx)) // pgx must forget its own
+		assert.Regexp(t, `^29[0-9]{3}ms$`, see(ctx, t, conn))
+	})
+}
