@@ -282,18 +282,19 @@ func TestAConnectionTakenOverAfterItsStatusIsLeftAlone(t *testing.T) {
 		w.Header().Set("Upgrade", "x")
 		w.Header().Set("Connection", "Upgrade")
 		w.WriteHeader(http.StatusSwitchingProtocols)
-		conn, _, err := w.(http.Hijacker).Hijack()
+		conn, rw, err := w.(http.Hijacker).Hijack()
 		if !assert.NoError(t, err) {
 			return
 		}
 		defer conn.Close()
 		<-r.Context().Done()
-		_, err = io.Copy(conn, conn) // an echo, until the client closes
+		_, err = io.Copy(conn, rw) // an echo, until the client closes; rw may hold what came early
 		assert.NoError(t, err)
 	}), curfewhttp.Config{Max: 20 * ms, Grace: ms}), false)
 	conn, err := net.Dial("tcp", s.Listener.Addr().String())
 	require.NoError(t, err)
 	defer conn.Close()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
 	_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n")
 	require.NoError(t, err)
 	in := bufio.NewReader(conn)
