@@ -260,8 +260,8 @@ func (g *guard) whole() bool {
 	case g.r.Method == http.MethodHead, g.status == http.StatusNoContent, g.status == http.StatusNotModified:
 		return true
 	}
-	length, err := strconv.ParseInt(g.w.Header().Get("Content-Length"), 10, 64)
-	return err == nil && g.bytes == length
+	declared := g.w.Header().Get("Content-Length")
+	return declared != "" && declared == strconv.FormatInt(g.bytes, 10)
 }
 
 // cut ends a stream, or closes a connection, under h. The caller holds mu.
