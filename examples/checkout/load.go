@@ -135,7 +135,7 @@ func hungUp(err error) string {
 
 // reasonIn returns the kind that the gateway names, or else the status.
 func reasonIn(status int, body string) string {
-	if kind := kindFrom(status, body); strings.HasSuffix(strings.TrimSpace(body), kind.String()) {
+	if kind := kindFrom(status, body); strings.Contains(body, kind.String()) {
 		return kind.String()
 	}
 	return strconv.Itoa(status) + " " + http.StatusText(status)

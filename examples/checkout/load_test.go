@@ -39,7 +39,7 @@ func TestReasonIsTheKindOrTheStatus(t *testing.T) {
 		want   string
 	}{
 		{http.StatusGatewayTimeout, "deadline_exceeded\n", "deadline_exceeded"},
-		{http.StatusServiceUnavailable, "not started: expired_on_arrival\n", "expired_on_arrival"},
+		{http.StatusServiceUnavailable, `{"status":503,"kind":"expired_on_arrival","not_started":true}`, "expired_on_arrival"},
 		{http.StatusServiceUnavailable, "overloaded\n", "overloaded"},
 		{http.StatusInternalServerError, "failed\n", "failed"},
 		{http.StatusBadGateway, "order: after 3 attempts: status 502\n", "502 Bad Gateway"},

@@ -127,9 +127,13 @@ func requestID(ctx context.Context) string {
 	return id
 }
 
-// kindFrom reads what answer and curfewhttp's own refusals write.
+// kindFrom reads what answer writes, and the problem details of curfewhttp's own answers.
 func kindFrom(status int, text string) budget.Kind {
-	name := strings.TrimPrefix(strings.TrimSpace(text), "not started: ")
+	name := strings.TrimSpace(text)
+	var problem struct{ Kind string }
+	if json.Unmarshal([]byte(text), &problem) == nil {
+		name = problem.Kind
+	}
 	for kind := budget.Failed; kind <= budget.Closed; kind++ {
 		if kind.String() == name {
 			return kind

@@ -132,7 +132,7 @@ func TestEveryKindSurvivesTheTripOverHTTP(t *testing.T) {
 			t.Errorf("%v arrived as %v", kind, got)
 		}
 	}
-	if got := kindFrom(http.StatusServiceUnavailable, "not started: local_budget_rejected\n"); got != budget.LocalBudgetRejected {
+	if got := kindFrom(http.StatusServiceUnavailable, `{"title":"Service Unavailable","status":503,"kind":"local_budget_rejected","not_started":true}`); got != budget.LocalBudgetRejected {
 		t.Errorf("a refusal arrived as %v", got)
 	}
 }
