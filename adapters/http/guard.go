@@ -183,11 +183,11 @@ func (g *guard) expire() {
 // answerForDeaf is the second step, for an h that has not returned within the grace.
 func (g *guard) answerForDeaf() {
 	g.fence.Lock()
-	if g.over {
-		g.fence.Unlock()
+	over := g.over
+	g.fence.Unlock()
+	if over {
 		return
 	}
-	g.fence.Unlock()
 	g.safely(func() { g.h.deaf(g) })
 
 	rc := http.NewResponseController(g.w)
@@ -206,7 +206,7 @@ func (g *guard) answerForDeaf() {
 	}
 	defer g.mu.Unlock()
 	g.fence.Lock()
-	over := g.over
+	over = g.over
 	g.fence.Unlock()
 	if over || g.hijacked { // finish waits for mu, so it stays as it is
 		return

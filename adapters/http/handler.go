@@ -35,8 +35,8 @@ import (
 // one. What h set as headers is lost in a 504 that h does not live to see; what
 // handlers further out set is not.
 //
-// A small body, of up to 4 KiB and a known length, is read before h runs, so that
-// over HTTP/1.1 the end of the client is noticed; while a larger one is not read to
+// A small body, of up to 4 KiB and a known length, is read before h runs when the
+// Mode is Enforce, so that over HTTP/1.1 the end of the client is noticed; while a larger one is not read to
 // its end, it is not, which net/http decides.
 func Handler(h http.Handler, c Config) http.Handler {
 	if h == nil {

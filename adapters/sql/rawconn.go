@@ -13,8 +13,9 @@ import (
 // The functions here ask a driver what database/sql would ask it, in the same order
 // of its optional interfaces.
 
-// bare returns args as the drivers of old take them.
-func bare(args []driver.NamedValue) ([]driver.Value, error) {
+// bare returns args as the drivers of old take them, which are not asked any more once
+// ctx has ended.
+func bare(ctx context.Context, args []driver.NamedValue) ([]driver.Value, error) {
 	values := make([]driver.Value, len(args))
 	for i, a := range args {
 		if a.Name != "" {
@@ -22,7 +23,7 @@ func bare(args []driver.NamedValue) ([]driver.Value, error) {
 		}
 		values[i] = a.Value
 	}
-	return values, nil
+	return values, ctx.Err()
 }
 
 // connExec returns driver.ErrSkip where conn wants the statement prepared.
@@ -34,11 +35,8 @@ func connExec(ctx context.Context, conn driver.Conn, query string, args []driver
 	if !ok {
 		return nil, driver.ErrSkip
 	}
-	values, err := bare(args)
+	values, err := bare(ctx, args)
 	if err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	return e.Exec(query, values)
@@ -53,11 +51,8 @@ func connQuery(ctx context.Context, conn driver.Conn, query string, args []drive
 	if !ok {
 		return nil, driver.ErrSkip
 	}
-	values, err := bare(args)
+	values, err := bare(ctx, args)
 	if err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	return q.Query(query, values)
@@ -97,11 +92,8 @@ func stmtExec(ctx context.Context, stmt driver.Stmt, args []driver.NamedValue) (
 	if e, ok := stmt.(driver.StmtExecContext); ok {
 		return e.ExecContext(ctx, args)
 	}
-	values, err := bare(args)
+	values, err := bare(ctx, args)
 	if err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	return stmt.Exec(values)
@@ -111,11 +103,8 @@ func stmtQuery(ctx context.Context, stmt driver.Stmt, args []driver.NamedValue) 
 	if q, ok := stmt.(driver.StmtQueryContext); ok {
 		return q.QueryContext(ctx, args)
 	}
-	values, err := bare(args)
+	values, err := bare(ctx, args)
 	if err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	return stmt.Query(values)

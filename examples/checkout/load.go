@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -135,7 +134,7 @@ func hungUp(err error) string {
 
 // reasonIn returns the kind that the gateway names, or else the status.
 func reasonIn(status int, body string) string {
-	if kind := kindFrom(status, body); strings.Contains(body, kind.String()) {
+	if kind, ok := kindNamed(body); ok {
 		return kind.String()
 	}
 	return strconv.Itoa(status) + " " + http.StatusText(status)

@@ -42,6 +42,7 @@ func TestReasonIsTheKindOrTheStatus(t *testing.T) {
 		{http.StatusServiceUnavailable, `{"status":503,"kind":"expired_on_arrival","not_started":true}`, "expired_on_arrival"},
 		{http.StatusServiceUnavailable, "overloaded\n", "overloaded"},
 		{http.StatusInternalServerError, "failed\n", "failed"},
+		{http.StatusInternalServerError, "the connection failed\n", "500 Internal Server Error"},
 		{http.StatusBadGateway, "order: after 3 attempts: status 502\n", "502 Bad Gateway"},
 		{http.StatusServiceUnavailable, "", "503 Service Unavailable"},
 	} {

@@ -127,17 +127,10 @@ func requestID(ctx context.Context) string {
 	return id
 }
 
-// kindFrom reads what answer writes, and the problem details of curfewhttp's own answers.
+// kindFrom returns the kind that a failing answer names, or else what its status says.
 func kindFrom(status int, text string) budget.Kind {
-	name := strings.TrimSpace(text)
-	var problem struct{ Kind string }
-	if json.Unmarshal([]byte(text), &problem) == nil {
-		name = problem.Kind
-	}
-	for kind := budget.Failed; kind <= budget.Closed; kind++ {
-		if kind.String() == name {
-			return kind
-		}
+	if kind, ok := kindNamed(text); ok {
+		return kind
 	}
 	switch status {
 	case http.StatusGatewayTimeout:
@@ -146,4 +139,19 @@ func kindFrom(status int, text string) budget.Kind {
 		return budget.Overloaded
 	}
 	return budget.Failed
+}
+
+// kindNamed reads what answer writes, and the problem details of curfewhttp's own answers.
+func kindNamed(text string) (kind budget.Kind, ok bool) {
+	name := strings.TrimSpace(text)
+	var problem struct{ Kind string }
+	if json.Unmarshal([]byte(text), &problem) == nil {
+		name = problem.Kind
+	}
+	for kind := budget.Failed; kind <= budget.Closed; kind++ {
+		if kind.String() == name {
+			return kind, true
+		}
+	}
+	return budget.None, false
 }
