@@ -39,9 +39,10 @@ var tight = wire.Slush{Share: 0.5, Cap: 200 * time.Millisecond}
 // cancelAndReuse ends statements at instants around their own end, by cancel requests and
 // by limits, and uses the connection again at once. Other workers keep the server busy.
 // A machine so busy that requests do not come back in time costs connections, and the
-// time to make new ones, but no wrong answer.
+// time to make new ones, but no wrong answer. Where every request comes after the end,
+// one round in eight sleeps so long that it is the request, or the limit, that ends it.
 func cancelAndReuse(t *testing.T, server *servers.Server, pool *pgxpool.Pool) {
-	const statement = "select pg_sleep(0.043), $1::int"
+	const statement, endless = "select pg_sleep(0.043), $1::int", "select pg_sleep(600), $1::int"
 	require.NoError(t, run(t.Context(), pool, "select 1, $1::int")) // a pooler has met its server
 	workers := int(pool.Config().MaxConns)
 	var limited, cancelled, done, spurious, fresh atomic.Int64
@@ -65,7 +66,12 @@ func cancelAndReuse(t *testing.T, server *servers.Server, pool *pgxpool.Pool) {
 			time.AfterFunc(time.Millisecond+rand.N(4*time.Millisecond), cancel)
 		}
 		defer cancel()
-		err = run(ctx, conn, statement)
+		if i%16 < 2 {
+			err = run(ctx, conn, endless)
+			assert.Error(t, err)
+		} else {
+			err = run(ctx, conn, statement)
+		}
 		switch kind := budget.KindOf(err); kind {
 		case budget.None:
 			done.Add(1)
