@@ -52,16 +52,33 @@ func (s *twoServers) follow() {
 	})
 }
 
-// failOver kills the main server and promotes the replica, which has not heard of
-// what was last.
-func (s *twoServers) failOver() {
+// failOver kills the main server and promotes the replica, which has heard of all
+// that was before and of nothing that unheard did.
+func (s *twoServers) failOver(unheard func()) {
+	soon(s.t, "the replica has all", func() bool { return s.written(s.replica) == s.written(s.main) })
 	s.replica.Freeze()
-	time.Sleep(300 * time.Millisecond)
+	unheard()
 	s.main.Kill()
 	s.net.to(s.replica.Addr())
 	s.replica.Thaw()
 	require.NoError(s.t, s.admin(s.replica).ReplicaOf(context.Background(), "NO", "ONE").Err())
 	s.main, s.replica = s.replica, s.main
+}
+
+// written is how far a server's data has come, in bytes of replication.
+func (s *twoServers) written(of *servers.Server) string {
+	info, err := s.admin(of).InfoMap(context.Background(), "replication").Result()
+	require.NoError(s.t, err)
+	if info["Replication"]["role"] == "slave" {
+		return info["Replication"]["slave_repl_offset"]
+	}
+	return info["Replication"]["master_repl_offset"]
+}
+
+// somebodyWrites waits until the main server has written more.
+func (s *twoServers) somebodyWrites() {
+	before := s.written(s.main)
+	soon(s.t, "more is written", func() bool { return s.written(s.main) != before })
 }
 
 // back makes a replica of the server that was killed.
@@ -97,9 +114,9 @@ func TestAServerThatTakesOverLendsNothingTwice(t *testing.T) {
 		soon(t, "a full floor", func() bool { g = sync(); return g.Balance >= r.Burst })
 		return g
 	}
-	for name, trouble := range map[string]func(){
+	for name, trouble := range map[string]func(unheard func()){
 		"failover": s.failOver,
-		"restart":  func() { s.main.Kill(); s.main.Restart() },
+		"restart":  func(last func()) { last(); s.main.Kill(); s.main.Restart() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := full()
@@ -109,8 +126,11 @@ func TestAServerThatTakesOverLendsNothingTwice(t *testing.T) {
 			give.Donate, give.Expires = 3_000_000, before.Now+9_000_000
 			_, err := p.Sync(t.Context(), give)
 			require.NoError(t, err)
-			time.Sleep(50 * time.Millisecond) // the replica has it, and not what follows
-			trouble()
+			trouble(func() {
+				r.Want = 5_000_000
+				assert.Positive(t, sync().Granted)
+				r.Want = 0
+			})
 			_, err = c.Ping(t.Context()).Result()
 			for err != nil {
 				_, err = c.Ping(t.Context()).Result()

@@ -147,7 +147,7 @@ func TestNoWindowOfAFleetOfProcessesIsOverspentWhateverHappens(t *testing.T) {
 		{"emptied", func() { require.NoError(t, s.admin(s.main).FlushAll(t.Context()).Err()) }},
 		{"emptied, members killed", func() { f.kill(members / 3); require.NoError(t, s.admin(s.main).FlushAll(t.Context()).Err()) }},
 		{"restarted", func() { s.main.Kill(); time.Sleep(beat / 2); s.main.Restart() }},
-		{"failover", s.failOver},
+		{"failover", func() { s.failOver(s.somebodyWrites) }},
 	}
 	time.Sleep(2 * beat)
 	for round := range rounds {

@@ -33,7 +33,9 @@ func TestAThousandMembersLoadTheTargetAsOneDoesAndNotAsAThousand(t *testing.T) {
 	}
 }
 
-// More of them change nothing but who retries.
+// More of them change nothing but who retries, by what lies unused with each: at
+// most a lease, which is what the member's part of the fleet earns in the second that
+// it lives, and one more.
 func TestTheFleetRetriesTheSameHoweverManyMembersItHas(t *testing.T) {
 	const rate, seconds = 1000, 5
 	short := func(c *Config) { c.Rate, c.Length = rate, seconds*time.Second }
@@ -42,6 +44,9 @@ func TestTheFleetRetriesTheSameHoweverManyMembersItHas(t *testing.T) {
 		r := simulate(t, func(c *Config) { short(c); c.Members = members })
 		assert.LessOrEqual(t, r.Load(), one.Load()+0.002)
 		assert.InDelta(t, one.Success(), r.Success(), 0.03)
+		leases := one.Retries()/seconds + int64(members)
+		assert.InDelta(t, one.Retries(), r.Retries(), float64(leases))
+		assert.Greater(t, float64(r.Retries()), 0.7*float64(one.Retries()))
 		assert.LessOrEqual(t, float64(r.StoreCalls), 1.1*float64(members)*4*seconds+float64(members), "and one each to leave")
 	}
 }
