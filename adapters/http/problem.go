@@ -1,8 +1,6 @@
 package curfewhttp
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -36,40 +34,13 @@ type Problem struct {
 	Body        []byte // replaces all but Status and Header when not nil
 }
 
-// document is a Problem as it is written. Durations are whole milliseconds.
-type document struct {
-	Title     string `json:"title"`
-	Status    int    `json:"status"`
-	Detail    string `json:"detail,omitempty"`
-	Kind      string `json:"kind,omitempty"`
-	NotBegun  bool   `json:"not_started,omitempty"`
-	BudgetMS  *int64 `json:"budget_ms,omitempty"`
-	ElapsedMS *int64 `json:"elapsed_ms,omitempty"`
-	NeededMS  *int64 `json:"needed_ms,omitempty"`
-	LimitedBy string `json:"limited_by,omitempty"`
-	Phase     string `json:"phase,omitempty"`
-}
-
 const problemType = "application/problem+json"
 
-// send writes p to w and returns how long its body was. An edge names nothing from
-// inside: not the kind, whose limit it was, how much of it there was, or the phase.
+// send writes p to w and returns how long its body was.
 func (p *Problem) send(w http.ResponseWriter, r *http.Request, edge bool) int64 {
 	body, contentType := p.Body, p.ContentType
 	if body == nil {
-		doc := document{Title: p.Title, Status: p.Status, Detail: p.Detail}
-		if !edge {
-			doc.Kind, doc.NotBegun, doc.LimitedBy, doc.Phase = p.Kind.String(), p.NotStarted, p.LimitedBy, p.Phase
-			if p.Kind == budget.None {
-				doc.Kind = ""
-			}
-			doc.BudgetMS, doc.ElapsedMS, doc.NeededMS = millis(p.Given), millis(p.Elapsed), millis(p.Needed)
-		}
-		var text bytes.Buffer
-		enc := json.NewEncoder(&text)
-		enc.SetEscapeHTML(false)
-		_ = enc.Encode(doc) // strings and numbers: it cannot fail
-		body, contentType = text.Bytes(), problemType
+		body, contentType = p.document(edge), problemType
 	}
 	header := w.Header()
 	for _, name := range []string{"Content-Encoding", "Etag", "Last-Modified", "Cache-Control"} {
@@ -86,14 +57,6 @@ func (p *Problem) send(w http.ResponseWriter, r *http.Request, edge bool) int64 
 	}
 	n, _ := w.Write(body)
 	return int64(n)
-}
-
-func millis(d time.Duration) *int64 {
-	ms := d.Milliseconds()
-	if ms <= 0 {
-		return nil
-	}
-	return &ms
 }
 
 // title returns a status in words, for those that net/http has none for as well.

@@ -21,6 +21,9 @@ type Queue struct {
 	mu      sync.Mutex
 	running int
 	waiting fifo
+	due     dues
+	timer   *time.Timer // for the first of due; nil when nobody waits
+	rings   time.Time   // when
 }
 
 // NewQueue returns a Queue that handles width requests at once and lets room others
@@ -42,8 +45,9 @@ func (q *Queue) Waiting() int {
 	return q.waiting.n
 }
 
-// enter takes a turn, for which w is nil then, or a place among those who wait for one.
-func (q *Queue) enter() (w *waiter, err error) {
+// enter takes a turn, for which w is nil then, or a place among those who wait for one,
+// until deadline at most.
+func (q *Queue) enter(deadline time.Time) (w *waiter, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.running < q.width {
@@ -53,14 +57,69 @@ func (q *Queue) enter() (w *waiter, err error) {
 	if q.waiting.n >= q.room {
 		return nil, &budget.Cause{Kind: budget.Overloaded, Phase: "queued"}
 	}
-	return q.waiting.push(), nil
+	w = q.waiting.push(deadline)
+	q.due.push(w)
+	q.setTimer()
+	return w, nil
+}
+
+// remove takes w from those who wait, and reports whether it did wait. The caller
+// holds mu.
+func (q *Queue) remove(w *waiter) bool {
+	if w == nil || !q.waiting.remove(w) {
+		return false
+	}
+	q.due.remove(w)
+	if len(q.due) == 0 {
+		q.timer.Stop()
+		q.timer = nil // the next one may be made in another synctest bubble
+	}
+	return true
+}
+
+// setTimer makes the timer ring no later than the first is due. The caller holds mu.
+func (q *Queue) setTimer() {
+	first := q.due[0].deadline
+	switch {
+	case q.timer == nil:
+		q.timer = time.AfterFunc(time.Until(first), q.expire)
+	case first.Before(q.rings):
+		q.timer.Reset(time.Until(first))
+	default:
+		return
+	}
+	q.rings = first
+}
+
+// expire wakes all whose time is over, from one timer: one for each would make a
+// goroutine for each in the instant in which a full queue expires, which is when there
+// is no time for it (BenchmarkExpiredQueue).
+func (q *Queue) expire() {
+	var late *waiter
+	q.mu.Lock()
+	for now := time.Now(); len(q.due) > 0 && !q.due[0].deadline.After(now); {
+		w := q.due[0]
+		q.remove(w)
+		w.lost = true
+		w.next, late = late, w
+	}
+	if len(q.due) > 0 {
+		q.rings = q.due[0].deadline
+		q.timer.Reset(time.Until(q.rings))
+	}
+	q.mu.Unlock()
+	for late != nil {
+		w := late
+		late, w.next = w.next, nil
+		close(w.turn)
+	}
 }
 
 // giveUp wakes w, which gets no turn any more unless it has it already.
 func (q *Queue) giveUp(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.waiting.remove(w) {
+	if q.remove(w) {
 		w.lost = true
 		close(w.turn)
 	}
@@ -70,7 +129,8 @@ func (q *Queue) giveUp(w *waiter) {
 // would be most of what it costs (BenchmarkExpiredQueue). After an error, which says
 // why h must not run, g has no turn.
 func (g *guard) queue(q *Queue, ctx context.Context) error {
-	w, err := q.enter()
+	deadline, _ := g.node.Deadline()
+	w, err := q.enter(deadline)
 	if err != nil || w == nil {
 		return err
 	}
@@ -78,10 +138,16 @@ func (g *guard) queue(q *Queue, ctx context.Context) error {
 	g.fence.Lock()
 	g.waiter = w
 	g.fence.Unlock()
+	g.node.Disarm()                // q has a timer for all
 	if g.node.Flag().Load() != 0 { // and from here on the end of the client is told
 		q.giveUp(w)
 	}
 	<-w.turn
+	if w.lost {
+		g.node.ExpireIfDue()
+	} else {
+		g.node.Rearm()
+	}
 	ledger.From(ctx).Stage(ledger.Queue, time.Since(began))
 	g.fence.Lock()
 	g.waiter = nil
@@ -118,61 +184,9 @@ func (g *guard) wakeQueued() {
 func (q *Queue) leave() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if w := q.waiting.pop(); w != nil {
+	if w := q.waiting.first; q.remove(w) {
 		close(w.turn)
 		return
 	}
 	q.running--
-}
-
-// A fifo is a list of those who wait.
-type fifo struct {
-	first, last *waiter
-	n           int
-}
-
-type waiter struct {
-	turn       chan struct{} // closed when it waits no more
-	lost       bool          // it got no turn
-	prev, next *waiter
-	waits      bool
-}
-
-func (f *fifo) push() *waiter {
-	w := &waiter{turn: make(chan struct{}), prev: f.last, waits: true}
-	if f.last != nil {
-		f.last.next = w
-	} else {
-		f.first = w
-	}
-	f.last = w
-	f.n++
-	return w
-}
-
-func (f *fifo) pop() *waiter {
-	w := f.first
-	if w != nil {
-		f.remove(w)
-	}
-	return w
-}
-
-func (f *fifo) remove(w *waiter) bool {
-	if !w.waits {
-		return false
-	}
-	w.waits = false
-	if w.prev != nil {
-		w.prev.next = w.next
-	} else {
-		f.first = w.next
-	}
-	if w.next != nil {
-		w.next.prev = w.prev
-	} else {
-		f.last = w.prev
-	}
-	f.n--
-	return true
 }

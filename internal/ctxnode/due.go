@@ -40,6 +40,21 @@ func (n *Node) silenceLocked() {
 	n.alarm = nil
 }
 
+// Disarm stops the alarm of n's deadline. Whoever calls it ends n in time, by
+// ExpireIfDue, or calls Rearm: many that wait for one thing can do with one timer.
+func (n *Node) Disarm() {
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	n.silenceLocked()
+}
+
+// Rearm undoes Disarm.
+func (n *Node) Rearm() {
+	if n.armed {
+		n.arm()
+	}
+}
+
 // follow ends n when parent, which is not a node, ends.
 func (n *Node) follow(parent context.Context) {
 	n.follows = true
