@@ -37,8 +37,7 @@ func startPooled(f *fleet, room *stockroom, pool retrybudget.Pool) (gatewayURL s
 		return mux
 	}
 	client := func(name, url string, attempts int) *peer {
-		transport := &curfewhttp.Transport{Base: f.transport(), Slush: hopSlush(room.pace)}
-		p := newPeer(name, url, &http.Client{Transport: transport}, attempts, room.pace, pool)
+		p := newPeer(name, url, f.transport(), attempts, room.pace, pool)
 		f.credits = append(f.credits, p.credit)
 		return p
 	}

@@ -2,19 +2,21 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	curfewhttp "github.com/curfew-go/curfew/adapters/http"
 	"github.com/curfew-go/curfew/budget"
 )
 
-// script answers one request after the other with these statuses, 503 as overloaded, each after took.
+// script is a service, and the way to it: it answers one request after the other with these statuses,
+// each after took. A 504 says that the time which the request brought was over.
 type script struct {
 	statuses []int
 	took     time.Duration
@@ -29,16 +31,13 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	case <-r.Context().Done():
 		return nil, context.Cause(r.Context())
 	}
-	body := `{"sku":"lamp","on_hand":3}`
-	switch status {
-	case http.StatusServiceUnavailable:
-		body = budget.Overloaded.String()
-	case http.StatusGatewayTimeout:
-		body = budget.DeadlineExceeded.String()
+	header := http.Header{}
+	if status == http.StatusGatewayTimeout {
+		header.Set(curfewhttp.ResultHeader, curfewhttp.Result{Kind: budget.DeadlineExceeded}.String())
 	}
 	return &http.Response{
-		StatusCode: status, Status: fmt.Sprint(status), Header: http.Header{},
-		Body: io.NopCloser(strings.NewReader(body)), Request: r,
+		StatusCode: status, Header: header, Request: r,
+		Body: io.NopCloser(strings.NewReader(`{"sku":"lamp","on_hand":3}`)),
 	}, nil
 }
 
@@ -64,7 +63,7 @@ func TestRetryNeedsAKindTimeAndCredit(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &script{statuses: c.statuses, took: 600 * time.Millisecond}
-				p := newPeer("warehouse", "http://warehouse", &http.Client{Transport: s}, callAttempts, 1, nil)
+				p := newPeer("warehouse", "http://warehouse", s, callAttempts, 1, nil)
 				for range 30 { // enough for a median
 					p.seen.Record(c.typical, nil)
 				}
@@ -90,7 +89,7 @@ func TestRetryNeedsAKindTimeAndCredit(t *testing.T) {
 
 func TestABreakerThatIsOpenIsAnOverload(t *testing.T) {
 	s := &script{statuses: slices.Repeat([]int{http.StatusInternalServerError}, 20)}
-	p := newPeer("warehouse", "http://warehouse", &http.Client{Transport: s}, 1, 1, nil)
+	p := newPeer("warehouse", "http://warehouse", s, 1, 1, nil)
 	ctx, cancel, _ := budget.Enter(t.Context(), budget.Within(time.Minute))
 	defer cancel()
 	for i := range 20 {
@@ -110,7 +109,7 @@ func TestABreakerThatIsOpenIsAnOverload(t *testing.T) {
 
 func TestWhatTheCallerGaveUpTripsNoBreaker(t *testing.T) {
 	s := &script{statuses: slices.Repeat([]int{http.StatusOK}, 20), took: time.Minute}
-	p := newPeer("warehouse", "http://warehouse", &http.Client{Transport: s}, 1, 1, nil)
+	p := newPeer("warehouse", "http://warehouse", s, 1, 1, nil)
 	for range 10 {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(&budget.Cause{Kind: budget.SiblingFailed})
@@ -126,13 +125,34 @@ func TestWhatTheCallerGaveUpTripsNoBreaker(t *testing.T) {
 	}
 }
 
-func TestEveryKindSurvivesTheTripOverHTTP(t *testing.T) {
-	for kind := budget.Failed; kind <= budget.Closed; kind++ {
-		if got := kindFrom(kind.HTTPStatus(), kind.String()+"\n"); got != kind {
-			t.Errorf("%v arrived as %v", kind, got)
+// What a service says about its failure decides what the services above may still do about it.
+func TestWhyAServiceFailedIsKnownToItsCaller(t *testing.T) {
+	for _, c := range []struct {
+		failure *budget.Cause
+		want    budget.Kind
+	}{
+		{&budget.Cause{Kind: budget.Failed}, budget.Failed},
+		{&budget.Cause{Kind: budget.Overloaded}, budget.Overloaded},
+		{&budget.Cause{Kind: budget.Shutdown}, budget.Shutdown},
+		{&budget.Cause{Kind: budget.ExpiredOnArrival}, budget.ExpiredOnArrival},
+		{&budget.Cause{Kind: budget.LocalBudgetRejected}, budget.LocalBudgetRejected},
+		{&budget.Cause{Kind: budget.DeadlineExceeded}, budget.DeadlineExceeded},
+		{&budget.Cause{Kind: budget.DependencyTimeout}, budget.DependencyTimeout},
+		{&budget.Cause{Kind: budget.SiblingFailed}, budget.Failed}, // which was not a sibling of ours
+		{&budget.Cause{Kind: budget.ClientCancelled}, budget.Failed},
+	} {
+		service := httptest.NewServer(curfewhttp.Handler(answer(func(context.Context, *http.Request) (stock, error) {
+			return stock{}, c.failure
+		}), curfewhttp.Config{Max: time.Minute}))
+		p := newPeer("warehouse", service.URL, http.DefaultTransport, 1, 1, nil)
+		ctx, cancel, err := budget.Enter(t.Context(), budget.Within(30*time.Second))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if got := kindFrom(http.StatusServiceUnavailable, `{"title":"Service Unavailable","status":503,"kind":"local_budget_rejected","not_started":true}`); got != budget.LocalBudgetRejected {
-		t.Errorf("a refusal arrived as %v", got)
+		if _, err := call[stock](ctx, p, "GET", "/stock/lamp"); budget.KindOf(err) != c.want {
+			t.Errorf("%v arrived as %v", c.failure, err)
+		}
+		cancel()
+		service.Close()
 	}
 }
