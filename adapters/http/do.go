@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/curfew-go/curfew/budget"
 )
@@ -18,8 +19,8 @@ import (
 // The limit is released when the body was read to its end or closed, which the caller
 // must do as after client.Do; a body that may be written to, after 101, is released at
 // once. The error is that of budget.Enter when there is no time to begin, else that of
-// client.Do: a *url.Error, of whose URL no more than scheme and host is left. In any
-// case r's body is closed.
+// client.Do: a *url.Error, of whose URL no more than scheme and host is left, nor of
+// addresses in texts behind it. In any case r's body is closed.
 func Do(ctx context.Context, limit budget.Limit, client *http.Client, r *http.Request) (*http.Response, error) {
 	if ctx == nil {
 		panic("curfewhttp: Do: nil context")
@@ -43,9 +44,7 @@ func Do(ctx context.Context, limit budget.Limit, client *http.Client, r *http.Re
 		cancel()
 		var u *url.Error
 		if errors.As(err, &u) {
-			bare := *u
-			bare.URL = origin(u.URL)
-			err = &bare
+			err = &url.Error{Op: u.Op, URL: origin(u.URL), Err: bareCause(u.Err, r.URL, u.URL)}
 		}
 		return resp, err
 	}
@@ -60,14 +59,18 @@ func Do(ctx context.Context, limit budget.Limit, client *http.Client, r *http.Re
 // plain is the client of who has none.
 var plain = &http.Client{Transport: &Transport{}}
 
-// origin returns what of an address is no secret.
-func origin(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return "..."
+// bareCause returns what is behind the error of a client, for a request to asked that
+// had come to address.
+func bareCause(err error, asked *url.URL, address string) error {
+	// net/http writes the header as it is (Go 1.26.8, Client.do), and nothing is behind it.
+	if strings.HasPrefix(err.Error(), "failed to parse Location header") {
+		return errLocation
 	}
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String()
+	last, _ := url.Parse(address)
+	return bare(bare(err, asked), last)
 }
+
+var errLocation = errors.New("curfewhttp: the Location of a redirect is no address")
 
 // A limitedBody releases its limit at the end.
 type limitedBody struct {

@@ -52,7 +52,7 @@ func (b *outBody) Read(p []byte) (int, error) {
 		b.end(nil)
 		return n, err
 	}
-	err = b.a.why(err)
+	err = bare(b.a.why(err), nil)
 	b.end(err)
 	return n, err
 }

@@ -77,7 +77,7 @@ func (c *outCall) send(ctx context.Context, body io.ReadCloser, n int, hedge boo
 
 	resp, err := t.base().RoundTrip(r)
 	if err != nil {
-		err = a.why(err)
+		err = bare(a.why(err), c.r.URL)
 		if a.unsent() {
 			err = &unsentError{err}
 		}

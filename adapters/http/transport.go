@@ -92,6 +92,10 @@ type Transport struct {
 // sent it, and nobody above repeats the request. An error is a
 // *retrybudget.RetriedError or *retrybudget.DeniedError then.
 //
+// The text of an error has no userinfo and no query of an address in it, neither of r's
+// nor of one that a *url.Error from the base is about; http.Client adds r's address, and
+// [Do] takes it off again.
+//
 // A timeout is a *budget.Cause of which Phase says how far the attempt was:
 // pool_wait, resolve, connect, tls, write, first_byte or body. So is an error of
 // reading the response's body. An attempt's context lives until its body was read
