@@ -1,6 +1,7 @@
 package curfewhttp
 
 import (
+	"container/heap"
 	"context"
 	"fmt"
 	"sync"
@@ -58,7 +59,7 @@ func (q *Queue) enter(deadline time.Time) (w *waiter, err error) {
 		return nil, &budget.Cause{Kind: budget.Overloaded, Phase: "queued"}
 	}
 	w = q.waiting.push(deadline)
-	q.due.push(w)
+	heap.Push(&q.due, w)
 	q.setTimer()
 	return w, nil
 }
@@ -69,7 +70,7 @@ func (q *Queue) remove(w *waiter) bool {
 	if w == nil || !q.waiting.remove(w) {
 		return false
 	}
-	q.due.remove(w)
+	heap.Remove(&q.due, w.place)
 	if len(q.due) == 0 {
 		q.timer.Stop()
 		q.timer = nil // the next one may be made in another synctest bubble

@@ -1,6 +1,9 @@
 package curfewhttp
 
-import "time"
+import (
+	"container/heap"
+	"time"
+)
 
 // A fifo is a list of those who wait.
 type fifo struct {
@@ -51,56 +54,25 @@ func (f *fifo) remove(w *waiter) bool {
 // dues is a heap of those who wait, the one whose time is over first at its root.
 type dues []*waiter
 
-func (d *dues) push(w *waiter) {
-	*d = append(*d, w)
-	w.place = len(*d) - 1
-	d.up(w)
+var _ heap.Interface = (*dues)(nil)
+
+func (d dues) Len() int           { return len(d) }
+func (d dues) Less(i, j int) bool { return d[i].deadline.Before(d[j].deadline) }
+
+func (d dues) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].place, d[j].place = i, j
 }
 
-func (d *dues) remove(w *waiter) {
+func (d *dues) Push(w any) {
+	w.(*waiter).place = len(*d)
+	*d = append(*d, w.(*waiter))
+}
+
+func (d *dues) Pop() any {
 	n := len(*d) - 1
-	last := (*d)[n]
+	w := (*d)[n]
 	(*d)[n] = nil
 	*d = (*d)[:n]
-	if last != w {
-		d.set(last, w.place)
-		d.up(last)
-		d.down(last)
-	}
-}
-
-func (d dues) set(w *waiter, place int) {
-	d[place] = w
-	w.place = place
-}
-
-func (d dues) up(w *waiter) {
-	for w.place > 0 {
-		above := d[(w.place-1)/2]
-		if !w.deadline.Before(above.deadline) {
-			return
-		}
-		at := w.place
-		d.set(w, above.place)
-		d.set(above, at)
-	}
-}
-
-func (d dues) down(w *waiter) {
-	for {
-		i := 2*w.place + 1
-		if i >= len(d) {
-			return
-		}
-		if i+1 < len(d) && d[i+1].deadline.Before(d[i].deadline) {
-			i++
-		}
-		below := d[i]
-		if !below.deadline.Before(w.deadline) {
-			return
-		}
-		at := w.place
-		d.set(w, below.place)
-		d.set(below, at)
-	}
+	return w
 }
