@@ -10,7 +10,7 @@ SUITE    ?=
 export FUZZTIME
 
 .DEFAULT_GOAL := help
-.PHONY: help test race stress fuzz bench rivals twin lint api tidy servers
+.PHONY: help test race stress fuzz bench rivals tables micro twin lint api tidy servers
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,11 +27,18 @@ stress: ## Repeat what tests repeat STRESS (10) times as often; RUN=regexp picks
 fuzz: ## Run each fuzz function for FUZZTIME (60s)
 	@scripts/fuzz.sh
 
-bench: ## Run the root module's benchmarks; BENCH=regexp picks, COUNT repeats
-	@go test -run='^$$' -bench='$(BENCH)' -benchmem -count=$(COUNT) ./...
+bench: ## Measure everything beside other libraries, in under 15 minutes; SUITE=cancel,hedge picks
+	@mkdir -p bench/out
+	@go run ./bench/cmd/curfewbench -suite '$(SUITE)' -html bench/out/report.html $(if $(SUITE),,-save bench/out/results.jsonl)
 
-rivals: ## Measure curfew beside other libraries, quickly; SUITE=cancel,hedge picks
+rivals: ## The same as a quick look, in under 2 minutes; SUITE=cancel,hedge picks
 	@go run ./bench/cmd/curfewbench -quick -suite '$(SUITE)'
+
+tables: ## Put the figures of the last whole make bench into the tables of README.md and docs
+	@scripts/tables.sh
+
+micro: ## Run the root module's own benchmarks; BENCH=regexp picks, COUNT repeats
+	@go test -run='^$$' -bench='$(BENCH)' -benchmem -count=$(COUNT) ./...
 
 twin: ## Compare a task's cost with and without the hooks that nobody uses
 	@scripts/twin.sh

@@ -11,7 +11,13 @@ func BenchmarkCancel(b *testing.B)     { benchmark(b, "cancel") }
 func BenchmarkHedge(b *testing.B)      { benchmark(b, "hedge") }
 func BenchmarkRetry(b *testing.B)      { benchmark(b, "retry") }
 func BenchmarkCheckpoint(b *testing.B) { benchmark(b, "checkpoint") }
+func BenchmarkHTTP(b *testing.B)       { benchmark(b, "http") }
+func BenchmarkSQL(b *testing.B)        { benchmark(b, "sql") }
 func BenchmarkTail(b *testing.B)       { benchmark(b, "tail") }
+func BenchmarkIncident(b *testing.B)   { benchmark(b, "incident") }
+func BenchmarkStorm(b *testing.B)      { benchmark(b, "storm") }
+func BenchmarkOccupancy(b *testing.B)  { benchmark(b, "occupancy") }
+func BenchmarkOverload(b *testing.B)   { benchmark(b, "overload") }
 
 // benchmark runs the cases of a suite as benchmarks called case/system.
 func benchmark(b *testing.B, suite string) {
@@ -30,6 +36,9 @@ func benchmark(b *testing.B, suite string) {
 func benchmarkSystem(b *testing.B, s System) {
 	held := make([]byte, heldHeap)
 	w := s.Make()
+	if w.Skip != "" {
+		b.Skip(w.Skip)
+	}
 	if w.Close != nil {
 		defer w.Close()
 	}

@@ -121,39 +121,32 @@ func onErr(ctx context.Context, _ <-chan struct{}) bool {
 func cancelCases(s Scale) []Case {
 	const metric = "returned-ns"
 	var cases []Case
-	parked := map[int]float64{10: 1.5, 1000: 1.25, 100_000: 1.15}
-	sub := map[int]float64{10: 1.1, 1000: .70, 100_000: .50}
 	for _, n := range []int{10, 1000, 100_000} {
-		if s.Quick && n > 1000 {
-			n = 20_000
-		}
-		full := n
-		if n == 20_000 {
-			full = 100_000
-		}
 		k := s.size(n)
 		four := func(wait waiting) []System {
 			return []System{cancels("curfew", k, cancelScope, wait), cancels("errgroup", k, cancelErrgroup, wait),
 				cancels("conc", k, cancelConc, wait), cancels("channel", k, cancelChannel, wait)}
 		}
-		cases = append(cases, Case{
-			Name: fmt.Sprintf("%d on their ctx", n), Parent: "background", Limit: "channel", Main: metric,
-			Bounds:  []Bound{{System: "curfew", Base: "channel", Metric: metric, Max: parked[full]}},
-			Systems: four(onDone),
-		}, Case{
-			Name: fmt.Sprintf("%d in sub-scopes", n), Parent: "background", Main: metric,
-			Bounds: []Bound{{System: "curfew", Base: "errgroup", Metric: metric, Max: sub[full]}},
-			Systems: []System{cancels("curfew", k, within(cancelScope, subScope), onDone),
-				cancels("errgroup", k, within(cancelErrgroup, subTimeout), onDone)},
-		}, Case{
-			Name: fmt.Sprintf("%d in timers", n), Parent: "background", Limit: "channel", Main: metric, Systems: four(onTimer),
-		}, Case{
-			Name: fmt.Sprintf("%d in derived std contexts", n), Parent: "background", Main: metric, Systems: four(onDerived)[:3],
-		})
+		add := func(what, limit string, systems ...System) {
+			c := Case{Name: fmt.Sprintf("%d %s", n, what), Parent: "background", Limit: limit, Main: metric, Systems: systems}
+			if k > 1000 { // a sample takes about half a second
+				c.Takes = pick(s, 14*time.Second, 5*time.Second)
+				c.Rounds = pick(s, 0, 1)
+			}
+			cases = append(cases, c)
+		}
+		add("on their ctx", "channel", four(onDone)...)
+		add("in sub-scopes", "", cancels("curfew", k, within(cancelScope, subScope), onDone),
+			cancels("errgroup", k, within(cancelErrgroup, subTimeout), onDone))
+		if n <= 1000 || !s.Quick {
+			add("in timers", "channel", four(onTimer)...)
+			add("in derived std contexts", "", four(onDerived)[:3]...)
+		}
 		if n <= 1000 {
 			cases = append(cases, netCase(k, n), deadlineCase(k, n))
 		}
 	}
+	cases = append(cases, leavesCases(s)...)
 	return append(cases, Case{
 		Name: "10 in loops", Parent: "background", Main: metric,
 		Systems: []System{cancels("curfew", 10, cancelScope, onPoint), cancels("errgroup", 10, cancelErrgroup, onErr)},

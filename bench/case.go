@@ -3,6 +3,8 @@ package bench
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 )
 
 // A Suite is the cases about one subject. Its name is what -suite takes.
@@ -15,9 +17,9 @@ type Suite struct {
 
 // A Scale says how much of a suite is run.
 type Scale struct {
-	// Quick leaves a case fewer rounds and shorter ones.
+	// Quick leaves a case less time.
 	Quick bool
-	// Tiny also cuts the number of tasks to at most 16, for tests.
+	// Tiny runs each system once and cuts the number of tasks to at most 16, for tests.
 	Tiny bool
 }
 
@@ -29,6 +31,14 @@ func (s Scale) size(n int) int {
 	return n
 }
 
+// pick is one of two values, by whether the run is a quick one.
+func pick[T any](s Scale, full, quick T) T {
+	if s.Quick || s.Tiny {
+		return quick
+	}
+	return full
+}
+
 // A Case is one piece of work and the ways of doing it.
 type Case struct {
 	Name string
@@ -36,12 +46,23 @@ type Case struct {
 	// "std" for a cancellable one of package context, "scope", or "none".
 	Parent  string
 	Systems []System
-	Bounds  []Bound
+	// Bounds is set by Suites, from the table of requirements.
+	Bounds []Bound
 	// Limit names the system that does only what no other could leave out, so
 	// that its figure is the least that can be reached. It may be empty.
 	Limit string
 	// Main is the metric that tables compare; empty is "ns/op".
 	Main string
+	// More says that a greater main figure is the better one.
+	More bool
+	// Alone says that the systems are no rivals, or that the main figure is no cost:
+	// tables then have no ratios.
+	Alone bool
+	// Rounds is how many there are at most; zero leaves it to the Scale.
+	Rounds int
+	// Takes is about how long the case takes where it is longer than the Scale has
+	// it, because one round is.
+	Takes time.Duration
 }
 
 func (c Case) main() string {
@@ -59,12 +80,10 @@ type System struct {
 	Make func() Work
 }
 
-// ours says whether the system is curfew, in any of its variants.
-func (s System) ours() bool { return isOurs(s.Name) }
+// isOurs says whether the system is curfew, in any of its variants.
+func isOurs(name string) bool { return name == "curfew" || strings.HasPrefix(name, "curfew/") }
 
-func isOurs(name string) bool { return name == "curfew" || len(name) > 7 && name[:7] == "curfew/" }
-
-// Work is a prepared system: either Op or Sample is set.
+// Work is a prepared system: one of Op, Sample and Skip is set.
 type Work struct {
 	// Op does the work n times. The runner measures it.
 	Op func(n int)
@@ -72,6 +91,8 @@ type Work struct {
 	Before func(n int)
 	// Sample does the work once and measures it itself.
 	Sample func() []Metric
+	// Skip says why the system cannot be measured here.
+	Skip string
 	// Close, where set, is called at the end.
 	Close func()
 }
@@ -86,9 +107,10 @@ type Metric struct {
 type Kind int
 
 const (
-	Ratio  Kind = iota // the system's figure divided by that of the base
-	Over               // the system's figure minus that of the base
-	AtMost             // the figure itself; there is no base
+	Ratio   Kind = iota // the system's figure divided by that of the base, at most
+	Over                // the system's figure minus that of the base, at most
+	AtMost              // the figure itself; there is no base
+	AtLeast             // the same, but not less
 )
 
 // A Bound is what one row of the requirements asks of a system.
@@ -96,7 +118,7 @@ type Bound struct {
 	System, Base string
 	Metric       string // empty is "ns/op"
 	Kind         Kind
-	Max          float64
+	Limit        float64
 }
 
 func (b Bound) metric() string {
@@ -106,15 +128,25 @@ func (b Bound) metric() string {
 	return b.Metric
 }
 
+// allows says whether a figure keeps to the bound. NaN does not.
+func (b Bound) allows(v float64) bool {
+	if b.Kind == AtLeast {
+		return v >= b.Limit
+	}
+	return v <= b.Limit
+}
+
 // String is the bound as a table shows it, such as "curfew ≤ 0.80 × errgroup".
 func (b Bound) String() string {
 	switch b.Kind {
 	case Over:
-		return fmt.Sprintf("%s ≤ %s + %g %s", b.System, b.Base, b.Max, b.metric())
+		return fmt.Sprintf("%s ≤ %s + %g %s", b.System, b.Base, b.Limit, b.metric())
 	case AtMost:
-		return fmt.Sprintf("%s ≤ %g %s", b.System, b.Max, b.metric())
+		return fmt.Sprintf("%s ≤ %g %s", b.System, b.Limit, b.metric())
+	case AtLeast:
+		return fmt.Sprintf("%s ≥ %g %s", b.System, b.Limit, b.metric())
 	}
-	s := fmt.Sprintf("%s ≤ %.2f × %s", b.System, b.Max, b.Base)
+	s := fmt.Sprintf("%s ≤ %.2f × %s", b.System, b.Limit, b.Base)
 	if b.metric() != "ns/op" {
 		s += " (" + b.metric() + ")"
 	}
@@ -124,18 +156,29 @@ func (b Bound) String() string {
 var suites []Suite
 
 func register(s Suite) struct{} {
+	cases := s.Cases
+	s.Cases = func(scale Scale) []Case {
+		all := cases(scale)
+		for i := range all {
+			all[i].Bounds = boundsOf(s.Name, all[i].Name)
+		}
+		return all
+	}
 	suites = append(suites, s)
 	return struct{}{}
 }
 
 // Suites returns all suites, sorted by name.
 func Suites() []Suite {
-	all := slices.Clone(suites)
-	slices.SortFunc(all, func(a, b Suite) int {
-		if a.Name < b.Name {
-			return -1
-		}
-		return 1
-	})
-	return all
+	return slices.SortedFunc(slices.Values(suites), func(a, b Suite) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// most is how long the case may take: its rounds, or what it says itself.
+func (c Case) most(s Scale) time.Duration {
+	p := s.pace()
+	rounds := time.Duration(p.most)
+	if c.Rounds > 0 {
+		rounds = min(rounds, time.Duration(c.Rounds))
+	}
+	return max(c.Takes, min(p.allowance, rounds*p.turn*time.Duration(len(c.Systems))))
 }

@@ -23,7 +23,6 @@ func checkpointCases(Scale) []Case {
 	}
 	return []Case{{
 		Name: "turn", Parent: "budget, std", Limit: "empty",
-		Bounds: []Bound{{System: "curfew", Base: "empty", Kind: Over, Max: 1}},
 		Systems: []System{
 			loop("curfew", func(n int) { turnPoint(checkpoint.New(ours), n) }),
 			loop("curfew/std ctx", func(n int) { turnPoint(checkpoint.New(std), n) }),

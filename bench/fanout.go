@@ -118,28 +118,14 @@ func must(err error) {
 func fanoutCases(s Scale) []Case {
 	bg := context.Background()
 	std := kept(context.WithCancel(bg))
-	ratio := func(system, base string, limit float64) Bound { return Bound{System: system, Base: base, Max: limit} }
-	allocs := func(system string, n int) Bound {
-		return Bound{System: system, Metric: "allocs/op", Kind: AtMost, Max: float64(n)}
-	}
-	bounds := map[int][]Bound{
-		1: {ratio("curfew/all", "errgroup", .30)},
-		4: {ratio("curfew", "errgroup", .80), ratio("curfew", "conc", .80), ratio("curfew/all", "errgroup", .65),
-			allocs("curfew/all", 4+4)},
-		16: {ratio("curfew", "errgroup", .90), allocs("curfew", 2*16+4), ratio("curfew/all", "errgroup", .85),
-			allocs("curfew/all", 16+4)},
-		256:    {ratio("curfew", "waitgroup", 1.15)},
-		10_000: {ratio("curfew", "waitgroup", 1.15)},
-	}
 	var cases []Case
 	for _, n := range []int{1, 4, 16, 256, 10_000} {
 		k := s.size(n)
 		cases = append(cases, Case{
-			Name: fmt.Sprintf("%d tasks", n), Parent: "background", Limit: "waitgroup", Bounds: bounds[n],
+			Name: fmt.Sprintf("%d tasks", n), Parent: "background", Limit: "waitgroup",
 			Systems: []System{runGo(bg, k, nothing), all(bg, k), errGroup(bg, k, 0, nothing), concPool(bg, k, nothing), waitGroup(bg, k, nothing)},
 		}, Case{
 			Name: fmt.Sprintf("%d tasks of 10 µs", n), Parent: "background", Limit: "waitgroup",
-			Bounds:  []Bound{ratio("curfew", "waitgroup", 1.05)},
 			Systems: []System{runGo(bg, k, spin), errGroup(bg, k, 0, spin), concPool(bg, k, spin), waitGroup(bg, k, spin)},
 		})
 	}
@@ -152,11 +138,9 @@ func fanoutCases(s Scale) []Case {
 	})
 	return append(cases, Case{
 		Name: "4 tasks, std parent", Parent: "std", Limit: "waitgroup",
-		Bounds:  []Bound{ratio("curfew", "errgroup", .95)},
 		Systems: []System{runGo(std, 4, nothing), errGroup(std, 4, 0, nothing), concPool(std, 4, nothing), waitGroup(std, 4, nothing)},
 	}, Case{
 		Name: "each of 10000, width 16", Parent: "background",
-		Bounds:  []Bound{ratio("curfew", "errgroup", .50)},
 		Systems: []System{each, errGroup(bg, len(items), 16, nothing)},
 	})
 }

@@ -19,7 +19,8 @@ import (
 var _ = register(Suite{
 	Name: "hedge",
 	About: "a hedged call. Armed: the first attempt answers at once. Fired: the first waits until it is cancelled, the second answers. " +
-		"hedgedhttp hedges requests, over a transport in memory here, and copies one: its figure is that of an HTTP client.",
+		"hedgedhttp hedges requests, over a transport in memory here, and copies one: its figure is that of an HTTP client. " +
+		"Loser stops: from the winner's answer until the loser's attempt has ended; loser's server: until the HTTP server that it had asked works no longer.",
 	Cases: hedgeCases,
 })
 
@@ -85,15 +86,12 @@ func hedgeCases(Scale) []Case {
 		return 1, nil
 	}
 	const later = 30 * time.Minute
-	ratio := func(system string, limit float64) Bound { return Bound{System: system, Base: "failsafe", Max: limit} }
 	return []Case{{
 		Name: "armed", Parent: "scope, std for failsafe",
-		Bounds: []Bound{{System: "curfew/inline", Kind: AtMost, Max: 600}, ratio("curfew/inline", .25), ratio("curfew", .85)},
 		Systems: []System{hedged("curfew", false, later, quick), hedged("curfew/inline", true, later, quick),
 			failsafeHedge(later, quick), hedgedHTTP()},
 	}, {
 		Name: "armed, asks for Done", Parent: "scope, std for failsafe",
-		Bounds: []Bound{{System: "curfew/inline", Metric: "allocs/op", Kind: AtMost, Max: 8}, ratio("curfew/inline", .40), ratio("curfew", .85)},
 		Systems: []System{hedged("curfew", false, later, asks), hedged("curfew/inline", true, later, asks),
 			failsafeHedge(later, asks)},
 	}, {
@@ -102,7 +100,7 @@ func hedgeCases(Scale) []Case {
 	}, {
 		Name: "loser stops", Parent: "scope, std for failsafe", Main: "stopped-ns",
 		Systems: []System{stops("curfew"), stops("failsafe")},
-	}}
+	}, dependencyCase()}
 }
 
 // failsafeFired tells the attempts apart by the policy's own mark.

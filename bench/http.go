@@ -17,21 +17,20 @@ var _ = register(Suite{
 	Cases: httpCases,
 })
 
-// deadlines are the ways to give a handler one.
-var deadlines = []struct {
-	name string
-	wrap func(h http.Handler) http.Handler
-}{
-	{"bare", func(h http.Handler) http.Handler { return h }},
-	{"std/WithTimeout", func(h http.Handler) http.Handler {
+// A wrapper gives a handler a deadline.
+type wrapper func(http.Handler) http.Handler
+
+var handlers = map[string]wrapper{
+	"bare": func(h http.Handler) http.Handler { return h },
+	"std/WithTimeout": func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 			defer cancel()
 			h.ServeHTTP(w, r.WithContext(ctx))
 		})
-	}},
-	{"std/TimeoutHandler", func(h http.Handler) http.Handler { return http.TimeoutHandler(h, 2*time.Second, "") }},
-	{"curfew", func(h http.Handler) http.Handler { return curfewhttp.Handler(h, curfewhttp.Config{}) }},
+	},
+	"std/TimeoutHandler": func(h http.Handler) http.Handler { return http.TimeoutHandler(h, 2*time.Second, "") },
+	"curfew":             func(h http.Handler) http.Handler { return curfewhttp.Handler(h, curfewhttp.Config{}) },
 }
 
 // answers is a handler that writes two bytes, and may ask for its context's Done.
@@ -46,16 +45,14 @@ func answers(asks bool) http.Handler {
 }
 
 func httpCases(Scale) []Case {
-	over := func(metric string, limit float64) Bound {
-		return Bound{System: "curfew", Base: "bare", Metric: metric, Kind: Over, Max: limit}
-	}
-	inProcess := Case{Name: "in process", Parent: "std", Limit: "bare", Bounds: []Bound{over("", 1500), over("allocs/op", 8)}}
-	asks := Case{Name: "in process, asks for Done", Parent: "std", Limit: "bare", Bounds: []Bound{over("", 2500), over("allocs/op", 14)}}
-	loopback := Case{Name: "loopback", Parent: "std", Limit: "bare", Bounds: []Bound{{System: "curfew", Base: "std/WithTimeout", Max: 1 / .97}}}
-	for _, d := range deadlines {
-		inProcess.Systems = append(inProcess.Systems, served(d.name, d.wrap(answers(false))))
-		asks.Systems = append(asks.Systems, served(d.name, d.wrap(answers(true))))
-		loopback.Systems = append(loopback.Systems, connected(d.name, d.wrap(answers(false))))
+	inProcess := Case{Name: "in process", Parent: "std", Limit: "bare"}
+	asks := Case{Name: "in process, asks for Done", Parent: "std", Limit: "bare"}
+	loopback := Case{Name: "loopback", Parent: "std", Limit: "bare"}
+	for _, name := range []string{"curfew", "std/WithTimeout", "std/TimeoutHandler", "bare"} {
+		wrap := handlers[name]
+		inProcess.Systems = append(inProcess.Systems, served(name, wrap(answers(false))))
+		asks.Systems = append(asks.Systems, served(name, wrap(answers(true))))
+		loopback.Systems = append(loopback.Systems, connected(name, wrap(answers(false))))
 	}
 	return []Case{inProcess, asks, loopback}
 }

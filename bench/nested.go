@@ -54,7 +54,6 @@ func nestedCases(Scale) []Case {
 	for _, depth := range []int{1, 4, 16} {
 		cases = append(cases, Case{
 			Name: fmt.Sprintf("%d deep", depth), Parent: "budget, std for errgroup",
-			Bounds: []Bound{{System: "curfew/inline", Base: "errgroup", Max: .25}, {System: "curfew/task", Base: "errgroup", Max: .50}},
 			Systems: []System{
 				op("curfew/inline", func() { must(inline(outer, depth)) }),
 				op("curfew/task", func() { must(tasks(outer, depth)) }),

@@ -1,109 +1,110 @@
 package bench
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
 
-// A Line is one figure as WriteJSON writes it: the median over the rounds.
-type Line struct {
-	Suite  string  `json:"suite"`
-	Case   string  `json:"case"`
-	System string  `json:"system"`
-	Metric string  `json:"metric"`
-	Value  float64 `json:"value"`
-	Unit   string  `json:"unit"`
-}
-
-// unit is the last part of a metric's name: ns/op of cpu-ns/op, ms of p99-ms.
+// unit is the last part of a metric's name: ns/op of cpu-ns/op, ms of p99-ms. A name of
+// one part, such as "load" or "factor", is a plain number.
 func unit(metric string) string {
-	u := metric[strings.LastIndex(metric, "-")+1:]
-	if u == "ignored" {
+	switch u := metric[strings.LastIndex(metric, "-")+1:]; u {
+	case "ignored":
 		return "tasks"
+	case "flight":
+		return "requests"
+	case "worst", "mean", "missed":
+		return "1"
+	case metric:
+		if !strings.Contains(metric, "/") {
+			return "1"
+		}
+		return u
+	default:
+		return u
 	}
-	return u
 }
 
-// WriteJSON writes each figure of the result as a line of JSON, and one for each
-// bound, whose metric is "bound: " and its text.
-func (r Result) WriteJSON(w io.Writer) error {
-	out := json.NewEncoder(w)
-	out.SetEscapeHTML(false)
-	for _, s := range r.Case.Systems {
-		for _, m := range r.metrics() {
-			v := r.Of(s.Name, m)
-			if math.IsNaN(v) {
-				continue
-			}
-			if err := out.Encode(Line{r.Suite, r.Case.Name, s.Name, m, v, unit(m)}); err != nil {
-				return err
-			}
-		}
-	}
-	for _, f := range r.Findings() {
-		if math.IsNaN(f.Value) {
-			continue
-		}
-		u := "ratio"
-		if f.Kind != Ratio {
-			u = unit(f.metric())
-		}
-		if err := out.Encode(Line{r.Suite, r.Case.Name, f.System, "bound: " + f.String(), f.Value, u}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// metrics are the names that any system has, the main one first.
+// metrics are the names that any system has: the main one first, then in the order in
+// which the first system reports them, which for cases that time themselves is by name.
 func (r Result) metrics() []string {
 	names := []string{r.Case.main()}
-	for _, known := range []string{"ns/op", "cpu-ns/op", "allocs/op", "B/op", "observed-ns", "late-ns", "returned-ns", "stopped-ns",
-		"p50-ms", "p99-ms", "p99.9-ms", "extra-%", "most-extra-%", "ignored"} {
-		for _, s := range r.Case.Systems {
-			if known != names[0] && len(r.Series[s.Name][known]) > 0 {
-				names = append(names, known)
-				break
-			}
+	for _, known := range []string{"ns/op", "cpu-ns/op", "allocs/op", "B/op"} {
+		names = r.add(names, known)
+	}
+	for _, s := range r.Case.Systems {
+		for _, m := range slices.Sorted(maps.Keys(r.Series[s.Name])) {
+			names = r.add(names, m)
 		}
 	}
 	return names
 }
 
-// bestPeer is the system with the least main figure that is neither curfew nor the
+// add appends a metric that some system has and that is not there yet.
+func (r Result) add(names []string, metric string) []string {
+	for _, s := range r.Case.Systems {
+		if len(r.Series[s.Name][metric]) > 0 && !slices.Contains(names, metric) {
+			return append(names, metric)
+		}
+	}
+	return names
+}
+
+// bestPeer is the system with the best main figure that is neither curfew nor the
 // limit, and empty without one.
 func (r Result) bestPeer() string {
 	best, least := "", math.Inf(1)
 	for _, s := range r.Case.Systems {
-		if v := r.Of(s.Name, r.Case.main()); !s.ours() && s.Name != r.Case.Limit && v < least {
+		v := r.Of(s.Name, r.Case.main())
+		if r.Case.More {
+			v = -v
+		}
+		if !isOurs(s.Name) && s.Name != r.Case.Limit && v < least {
 			best, least = s.Name, v
 		}
 	}
 	return best
 }
 
-// sampled says whether the case measured itself, and so has a distribution.
-func (r Result) sampled() bool { return r.Case.main() != "ns/op" }
+// sampled says whether the case measured itself several times, and so has a distribution.
+func (r Result) sampled() bool { return r.Case.main() != "ns/op" && r.Case.Rounds != 1 }
+
+// ratios are the bases that the systems of the case are compared with, by the heads of
+// their columns.
+func (r Result) ratios() [][2]string {
+	var bases [][2]string
+	if peer := r.bestPeer(); peer != "" && !r.Case.Alone {
+		bases = append(bases, [2]string{"÷ best peer", peer})
+	}
+	if r.Case.Limit != "" && !r.Case.Alone {
+		bases = append(bases, [2]string{"÷ limit", r.Case.Limit})
+	}
+	return bases
+}
 
 // WriteTable writes the figures of the result, their ratios to the best peer and to
-// the bare limit, and whether each bound holds.
+// the bare limit, and whether each bound is met.
 func (r Result) WriteTable(w io.Writer) error {
-	fmt.Fprintf(w, "%s: %s (parent: %s)\n", r.Suite, r.Case.Name, r.Case.Parent)
+	fmt.Fprintf(w, "%s: %s (parent: %s; %d rounds in %.1f s)\n", r.Suite, r.Case.Name, r.Case.Parent, r.Rounds, r.Took.Seconds())
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	main, metrics, peer := r.Case.main(), r.metrics(), r.bestPeer()
-	fmt.Fprint(t, "system\t")
-	for _, m := range metrics {
-		fmt.Fprint(t, m, "\t")
-	}
+	main, metrics, bases := r.Case.main(), r.metrics(), r.ratios()
+	fmt.Fprint(t, "system\t", strings.Join(metrics, "\t"), "\t")
 	if r.sampled() {
-		fmt.Fprint(t, "p99\tmax\t")
+		fmt.Fprintf(t, "p99 of %s\tmax\t", main)
 	}
-	fmt.Fprint(t, "× best peer\t× limit\t\n")
+	for _, b := range bases {
+		fmt.Fprintf(t, "%s (%s)\t", b[0], b[1])
+	}
+	fmt.Fprintln(t)
 	for _, s := range r.Case.Systems {
+		if r.LeftOut[s.Name] != "" {
+			continue
+		}
 		fmt.Fprint(t, s.Name, "\t")
 		for _, m := range metrics {
 			fmt.Fprint(t, number(r.Of(s.Name, m)), "\t")
@@ -112,36 +113,93 @@ func (r Result) WriteTable(w io.Writer) error {
 		if r.sampled() {
 			fmt.Fprint(t, number(Quantile(mine.All(), .99)), "\t", number(Quantile(mine.All(), 1)), "\t")
 		}
-		for _, base := range []string{peer, r.Case.Limit} {
-			v, _, _ := RatioOf(mine, r.Series[base][main])
-			if math.IsNaN(v) {
-				fmt.Fprint(t, "\t")
-			} else {
-				fmt.Fprintf(t, "%.2f\t", v)
-			}
+		for _, b := range bases {
+			v, _, _ := RatioOf(mine, r.Series[b[1]][main])
+			fmt.Fprint(t, number(v), "\t")
 		}
 		fmt.Fprintln(t)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	for _, f := range r.Findings() {
-		verdict := "holds"
-		if !f.Holds {
-			verdict = "MISSED"
+	for _, s := range r.Case.Systems {
+		if why := r.LeftOut[s.Name]; why != "" {
+			fmt.Fprintf(w, "  left out: %s: %s\n", s.Name, why)
 		}
-		fmt.Fprintf(w, "  %-6s  %s: %.2f (%.2f-%.2f)\n", verdict, f, f.Value, f.Low, f.High)
+	}
+	for _, f := range r.Findings() {
+		fmt.Fprintf(w, "  %-12s %s: %s\n", f.verdict(), f, f.figure())
 	}
 	_, err := fmt.Fprintln(w)
 	return err
 }
 
-func number(v float64) string {
+// verdict says in a word or two what came of the bound.
+func (f Finding) verdict() string {
 	switch {
+	case math.IsNaN(f.Value):
+		return "not measured"
+	case f.Holds:
+		return "met"
+	}
+	return "MISSED"
+}
+
+// figure is what was measured, with the range over the rounds where it is one.
+func (f Finding) figure() string {
+	switch {
+	case math.IsNaN(f.Value):
+		return "-"
+	case f.Low == f.High:
+		return number(f.Value)
+	}
+	return fmt.Sprintf("%s (%s to %s)", number(f.Value), number(f.Low), number(f.High))
+}
+
+// WriteBounds writes one line for each bound of the results, in the order of
+// Requirements, and returns how many were missed and how many not measured.
+func WriteBounds(w io.Writer, results []Result) (missed, unmeasured int, err error) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "suite\tcase\tbound\tmeasured\t")
+	met := 0
+	for _, q := range requirements {
+		for _, r := range results {
+			if r.Suite != q.Suite || r.Case.Name != q.Case {
+				continue
+			}
+			for _, f := range r.Findings() {
+				switch {
+				case math.IsNaN(f.Value):
+					unmeasured++
+				case f.Holds:
+					met++
+				default:
+					missed++
+				}
+				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", r.Suite, r.Case.Name, f, f.figure(), f.verdict())
+			}
+		}
+	}
+	if met+missed+unmeasured == 0 {
+		return 0, 0, nil
+	}
+	if err := t.Flush(); err != nil {
+		return missed, unmeasured, err
+	}
+	_, err = fmt.Fprintf(w, "\n%d bounds met, %d missed, %d not measured\n", met, missed, unmeasured)
+	return missed, unmeasured, err
+}
+
+func number(v float64) string {
+	switch a := math.Abs(v); {
 	case math.IsNaN(v):
 		return "-"
-	case v >= 100:
+	case a >= 100:
 		return fmt.Sprintf("%.0f", v)
+	case a >= 10 && v != math.Trunc(v):
+		return fmt.Sprintf("%.1f", v)
+	case v == math.Trunc(v):
+		return fmt.Sprintf("%g", v)
 	}
 	return fmt.Sprintf("%.2f", v)
 }

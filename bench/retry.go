@@ -76,13 +76,8 @@ func retryCases(Scale) []Case {
 	}
 	return []Case{{
 		Name: "success", Parent: "background", Limit: "std", Systems: success,
-		Bounds: []Bound{
-			{System: "curfew", Kind: AtMost, Max: 60}, {System: "curfew", Metric: "allocs/op", Kind: AtMost, Max: 1},
-			{System: "curfew", Base: "failsafe", Max: .12}, {System: "curfew/budget", Kind: AtMost, Max: 20}},
 	}, {
 		Name: "contended budget", Parent: "none", Limit: "atomic",
-		Bounds: []Bound{{System: "curfew/deposit", Base: "atomic", Max: 1.5}, {System: "curfew/take", Base: "atomic", Max: 6},
-			{System: "curfew/mix", Base: "atomic", Max: 2.5}},
 		Systems: []System{
 			contended("atomic", nil, func(int) { bare.Add(1) }),
 			contended("curfew/deposit", nil, func(int) { full.Success() }),

@@ -1,8 +1,10 @@
 package bench
 
 import (
+	"fmt"
 	"math"
 	"runtime"
+	"strings"
 	"time"
 )
 
@@ -15,6 +17,37 @@ type Result struct {
 	Suite  string
 	Case   Case
 	Series map[string]map[string]Series // by system, then by metric
+	// LeftOut says of a system why it was not measured.
+	LeftOut map[string]string
+	Rounds  int
+	Took    time.Duration
+}
+
+// failedWith is what the reason of a system begins with that was left out for a panic.
+const failedWith = "failed: "
+
+// Failed says whether a system of the case panicked.
+func (r Result) Failed() bool {
+	for _, why := range r.LeftOut {
+		if strings.HasPrefix(why, failedWith) {
+			return true
+		}
+	}
+	return false
+}
+
+// leftOutAll is why no system could be measured here, and empty where one was or panicked.
+func (r Result) leftOutAll() string {
+	if r.Failed() {
+		return ""
+	}
+	why := ""
+	for _, s := range r.Case.Systems {
+		if why = r.LeftOut[s.Name]; why == "" {
+			return ""
+		}
+	}
+	return why
 }
 
 // Of returns the median over all rounds of a metric of a system, NaN without one.
@@ -41,79 +74,130 @@ func (r Result) Findings() []Finding {
 			f.Value, f.Low, f.High = RatioOf(ours, base)
 		case Over:
 			f.Value, f.Low, f.High = combine(ours, base, func(x, y float64) float64 { return x - y })
-		case AtMost:
+		case AtMost, AtLeast:
 			f.Value, f.Low, f.High = combine(ours, ours, func(x, _ float64) float64 { return x })
 		}
-		f.Holds = f.Value <= b.Max
+		f.Holds = b.allows(f.Value)
 		fs = append(fs, f)
 	}
 	return fs
 }
 
+// A pace says how a Scale runs a case.
+type pace struct {
+	// turn is how long one system works within a round.
+	turn time.Duration
+	// A case has between least and most rounds, and begins none after allowance.
+	least, most int
+	allowance   time.Duration
+}
+
+func (s Scale) pace() pace {
+	switch {
+	case s.Tiny:
+		return pace{0, 1, 1, 0}
+	case s.Quick:
+		return pace{5 * time.Millisecond, 2, 15, 600 * time.Millisecond}
+	}
+	return pace{20 * time.Millisecond, 5, 41, 6 * time.Second}
+}
+
+// mostSamples is how often a system that measures itself does so in one turn.
+const mostSamples = 15
+
 // Run runs a case: rounds in which each system does its work once, in an order
 // that rotates. What is timed by the runner is repeated often enough to take about
-// as long as the scale says, for all systems equally often.
+// as long as the scale says, for all systems equally often. A system that panics is
+// left out, with the panic as the reason; so is one that cannot run here.
 func Run(suite string, c Case, scale Scale) Result {
+	began, pace := time.Now(), scale.pace()
+	if c.Rounds > 0 {
+		pace.least, pace.most = min(pace.least, c.Rounds), min(pace.most, c.Rounds)
+	}
 	held := make([]byte, heldHeap)
 	defer runtime.KeepAlive(held)
-	rounds, samples, span := 15, 15, 20*time.Millisecond
-	if scale.Quick {
-		rounds, samples, span = 5, 5, 2*time.Millisecond
-	}
-	if scale.Tiny {
-		rounds, samples, span = 1, 1, 0
-	}
+	r := Result{Suite: suite, Case: c, Series: map[string]map[string]Series{}, LeftOut: map[string]string{}}
 	works := make([]Work, len(c.Systems))
+	// try calls f for a system that is still in the run.
+	try := func(i int, f func(w *Work)) {
+		name := c.Systems[i].Name
+		if r.LeftOut[name] != "" {
+			return
+		}
+		defer func() {
+			if p := recover(); p != nil {
+				r.LeftOut[name] = fmt.Sprintf("%s%v", failedWith, p)
+			}
+		}()
+		f(&works[i])
+	}
 	n := 1
 	for i, s := range c.Systems {
-		works[i] = s.Make()
-		if works[i].Close != nil {
-			defer works[i].Close()
-		}
-	}
-	for _, w := range works {
-		if w.Op != nil {
-			n = max(n, calibrate(w, span))
-		}
-	}
-	r := Result{Suite: suite, Case: c, Series: map[string]map[string]Series{}}
-	for _, s := range c.Systems {
 		r.Series[s.Name] = map[string]Series{}
+		try(i, func(w *Work) {
+			if *w = s.Make(); w.Skip != "" {
+				r.LeftOut[s.Name] = w.Skip
+			}
+		})
+		defer func() {
+			if works[i].Close != nil {
+				works[i].Close()
+			}
+		}()
 	}
-	for round := range rounds {
+	for i := range works {
+		try(i, func(w *Work) {
+			if w.Op != nil {
+				n = max(n, calibrate(*w, pace.turn))
+			}
+		})
+	}
+	for start := time.Now(); r.Rounds < pace.most && (r.Rounds < pace.least || time.Since(start) < pace.allowance); r.Rounds++ {
 		for k := range works {
-			i := (round + k) % len(works)
-			var got []Metric
-			if works[i].Op != nil {
-				got = timed(works[i], n)
-			} else {
-				times := samples
-				for start := time.Now(); times > 0 && (len(got) == 0 || time.Since(start) < 50*span); times-- {
-					got = append(got, works[i].Sample()...)
+			i := (r.Rounds + k) % len(works)
+			try(i, func(w *Work) {
+				var got []Metric
+				if w.Op != nil {
+					got = timed(*w, n)
+				} else {
+					times := 0
+					for start := time.Now(); times == 0 || times < mostSamples && time.Since(start) < pace.turn; times++ {
+						got = append(got, w.Sample()...)
+					}
 				}
-			}
-			series := r.Series[c.Systems[i].Name]
-			for _, m := range got {
-				for len(series[m.Name]) <= round {
-					series[m.Name] = append(series[m.Name], nil)
+				series := r.Series[c.Systems[i].Name]
+				for _, m := range got {
+					for len(series[m.Name]) <= r.Rounds {
+						series[m.Name] = append(series[m.Name], nil)
+					}
+					series[m.Name][r.Rounds] = append(series[m.Name][r.Rounds], m.Value)
 				}
-				series[m.Name][round] = append(series[m.Name][round], m.Value)
-			}
+			})
 		}
 	}
+	r.Took = time.Since(began)
 	return r
 }
 
-// calibrate returns how often the work is to be done so that it takes span. It
-// looks at runs of a millisecond, not at a first call that warms up.
+// calibrate returns how often the work is to be done so that it takes span. It looks at
+// runs of a millisecond, the better of two, since a first call warms up and any may be
+// interrupted.
 func calibrate(w Work, span time.Duration) int {
-	for n := 1; ; n *= 2 {
+	run := func(n int) time.Duration {
 		if w.Before != nil {
 			w.Before(n)
 		}
 		start := time.Now()
 		w.Op(n)
-		if took := time.Since(start); took >= span/4 || took >= time.Millisecond {
+		return time.Since(start)
+	}
+	enough := min(span/4, time.Millisecond)
+	for n := 1; ; n *= 2 {
+		took := run(n)
+		if took >= enough {
+			took = min(took, run(n))
+		}
+		if took >= enough {
 			return max(1, int(math.Ceil(float64(n)*float64(span)/float64(took))))
 		}
 	}

@@ -14,14 +14,29 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestEveryCaseRunsOnceAndEveryBoundHasItsFigures(t *testing.T) {
+// workedExamples are the figures of the worked examples that time does not blur where it
+// is simulated.
+var workedExamples = map[string]map[string]float64{
+	"inverted timeouts (simulated)": {"std": 400, "curfew": 200},
+	"slow dependency (simulated)":   {"std": 1000, "curfew": 200},
+	"dead backend (simulated)":      {"std": 19.6, "curfew": 100},
+}
+
+func TestEveryCaseRunsAndEveryBoundHasItsFigures(t *testing.T) {
 	for _, s := range Suites() {
 		for _, c := range s.Cases(Scale{Quick: true, Tiny: true}) {
 			t.Run(s.Name+"/"+c.Name, func(t *testing.T) {
 				r := Run(s.Name, c, Scale{Quick: true, Tiny: true})
+				if why := r.leftOutAll(); why != "" {
+					t.Skip(why)
+				}
 				for _, system := range c.Systems {
+					assert.Empty(t, r.LeftOut[system.Name], system.Name)
 					assert.NotEmpty(t, r.Series[system.Name], system.Name)
 					assert.Empty(t, r.Series[system.Name]["ignored"], system.Name)
+				}
+				for system, want := range workedExamples[c.Name] {
+					assert.InDelta(t, want, r.Of(system, c.Main), want/10, system)
 				}
 				for _, f := range r.Findings() {
 					assert.False(t, math.IsNaN(f.Value), f.String())
@@ -68,9 +83,9 @@ func TestMediansAndRatiosAreTakenWithinARound(t *testing.T) {
 
 func sample(ours float64) Result {
 	c := Case{Name: "c", Parent: "none", Limit: "bare", Systems: []System{{Name: "curfew"}, {Name: "peer"}, {Name: "bare"}},
-		Bounds: []Bound{{System: "curfew", Base: "peer", Max: .5}, {System: "curfew", Base: "bare", Kind: Over, Max: 1}, {System: "curfew", Kind: AtMost, Max: 4}}}
+		Bounds: []Bound{{System: "curfew", Base: "peer", Limit: .5}, {System: "curfew", Base: "bare", Kind: Over, Limit: 1}, {System: "curfew", Kind: AtMost, Limit: 4}}}
 	of := func(v float64) map[string]Series { return map[string]Series{"ns/op": {{v}, {v}}} }
-	return Result{"s", c, map[string]map[string]Series{"curfew": of(ours), "peer": of(8), "bare": of(3)}}
+	return Result{Suite: "s", Case: c, Rounds: 2, Series: map[string]map[string]Series{"curfew": of(ours), "peer": of(8), "bare": of(3)}}
 }
 
 func TestABoundHoldsUpToItsLimitAndNotBeyondNorUnmeasured(t *testing.T) {
@@ -88,11 +103,11 @@ func TestABoundHoldsUpToItsLimitAndNotBeyondNorUnmeasured(t *testing.T) {
 func TestTheTableHasRatiosAndVerdicts(t *testing.T) {
 	var out strings.Builder
 	require.NoError(t, sample(4).WriteTable(&out))
-	assert.Contains(t, out.String(), "holds   curfew ≤ 0.50 × peer: 0.50")
-	assert.Regexp(t, `curfew +4\.00 +0\.50 +1\.33`, out.String())
+	assert.Contains(t, out.String(), "met          curfew ≤ 0.50 × peer: 0.50")
+	assert.Regexp(t, `curfew +4 +0\.50 +1\.33`, out.String())
 	out.Reset()
 	require.NoError(t, sample(6).WriteTable(&out))
-	assert.Contains(t, out.String(), "MISSED  curfew ≤ 0.50 × peer: 0.75")
+	assert.Contains(t, out.String(), "MISSED       curfew ≤ 0.50 × peer: 0.75")
 }
 
 func TestEachLineOfJSONHasTheSixFields(t *testing.T) {
@@ -112,4 +127,47 @@ func TestThePageNeedsNothingFromElsewhere(t *testing.T) {
 	assert.Contains(t, out.String(), "&lt;m&gt;")
 	assert.NotContains(t, out.String(), "src=")
 	assert.NotContains(t, out.String(), "@import")
+}
+
+// A whole run must be over in 15 minutes, a quick one in two. A case takes what its rounds
+// may, and no more than one round over it, for which Takes speaks where that is long.
+func TestARunFitsIntoItsTime(t *testing.T) {
+	for most, scale := range map[time.Duration]Scale{15 * time.Minute: {}, 2 * time.Minute: {Quick: true}} {
+		var sum time.Duration
+		for _, s := range Suites() {
+			before := sum
+			for _, c := range s.Cases(scale) {
+				sum += c.most(scale)
+			}
+			t.Logf("%s: at most %v", s.Name, sum-before)
+		}
+		t.Logf("at most %v of %v", sum, most)
+		assert.LessOrEqual(t, sum, most)
+	}
+}
+
+func TestEveryRequirementIsOfACaseThatIsRun(t *testing.T) {
+	known := map[string]Case{}
+	for _, s := range Suites() {
+		for _, c := range s.Cases(Scale{}) {
+			known[s.Name+": "+c.Name] = c
+		}
+	}
+	for _, q := range Requirements() {
+		c, ok := known[q.Suite+": "+q.Case]
+		if !assert.True(t, ok, "%s: %s", q.Suite, q.Case) {
+			continue
+		}
+		assert.Equal(t, q.Bounds, c.Bounds)
+		var systems []string
+		for _, s := range c.Systems {
+			systems = append(systems, s.Name)
+		}
+		for _, b := range q.Bounds {
+			assert.Contains(t, systems, b.System, b.String())
+			if b.Base != "" {
+				assert.Contains(t, systems, b.Base, b.String())
+			}
+		}
+	}
 }

@@ -1,11 +1,19 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/curfew-go/curfew/bench"
 )
+
+func TestMain(m *testing.M) {
+	bench.Simulate()
+	os.Exit(m.Run())
+}
 
 func TestWrongArgumentsAreRefusedBeforeAnythingRuns(t *testing.T) {
 	for args, text := range map[string]string{
