@@ -52,7 +52,7 @@ func (e *entry) cancel() {
 // its cause; the function is never nil.
 func Enter(ctx context.Context, limit Limit) (context.Context, context.CancelFunc, error) {
 	e := &entry{limit: limit}
-	if _, err := enter(&e.node, ctx, &e.limit, time.Now()); err != nil {
+	if _, err := enter(&e.node, ctx, &e.limit, time.Time{}); err != nil {
 		deadline, _ := ctx.Deadline()
 		if _, own, ok := e.limit.settle(time.Now(), deadline); ok && (deadline.IsZero() || own.Before(deadline)) {
 			deadline = own // what it was refused for: a ledger says how much was left
@@ -114,10 +114,16 @@ func Require(ctx context.Context, need time.Duration) error {
 	return c
 }
 
-// enter resolves l against parent, from now on, and starts n on the work deadline.
+// enter resolves l against parent, from now on, and starts n on the work deadline. A
+// zero now is the present.
 func enter(n *ctxnode.Node, parent context.Context, l *Limit, now time.Time) (cleanup time.Duration, err error) {
 	if parent == nil {
 		panic("budget: nil context")
+	}
+	var present time.Time // what the clock says; zero when it was not asked
+	if now.IsZero() {
+		present = time.Now()
+		now = present
 	}
 	base, hasBase := bounding(n, parent).Deadline()
 	if hasBase && base == base.Round(0) {
@@ -149,7 +155,7 @@ func enter(n *ctxnode.Node, parent context.Context, l *Limit, now time.Time) (cl
 		return 0, refuse(n, parent, LocalBudgetRejected, l, parents, nil)
 	}
 	n.Limit = l
-	n.Start(parent, deadline.Add(rest-left), !parents || rest < left)
+	n.StartAt(present, parent, deadline.Add(rest-left), !parents || rest < left)
 	return l.cleanup, nil
 }
 

@@ -15,8 +15,7 @@ var ErrAbandoned = errors.New("scope: task abandoned")
 func (c *core) abandon(t *task) {
 	c.node.Mu.Lock()
 	node := t.context().Node()
-	own := node.Ending()
-	if t.done || t.settling || own == nil {
+	if t.done || node.Ending() == nil || !t.advance(left) {
 		c.node.Mu.Unlock()
 		return
 	}
@@ -34,12 +33,13 @@ func (c *core) abandon(t *task) {
 	}
 	c.node.Mu.Lock()
 	t.leaveLocked(err)
-	c.orphans++
+	own := c.ownLocked()
+	own.orphans++
 	t.next = c.left
 	if t.next != nil {
 		t.next.prev = t
 	}
-	c.left = t
+	own.left = t
 	c.node.Idle.Broadcast()
 	c.node.Mu.Unlock()
 }

@@ -38,7 +38,7 @@ func All[T any](ctx context.Context, name string, fs ...func(context.Context) (T
 	})
 	values := make([]T, len(fs))
 	for i := range tasks {
-		if k := &tasks[i]; k.t.done && k.t.err == nil { // Run has returned: nothing changes any more
+		if k := &tasks[i]; k.t.overLocked() && k.t.errLocked() == nil { // Run has returned: nothing changes any more
 			values[i] = k.v
 		}
 	}
@@ -50,7 +50,7 @@ func All[T any](ctx context.Context, name string, fs ...func(context.Context) (T
 func (s *Scope) runHere(t *task) {
 	c := s.c
 	t.core = c
-	t.view.Init(&c.node, t.name, nil, t)
+	t.view.Init(&c.node, t)
 	if hooks && c.env != nil {
 		t.watchBegin(c.env.spawnSite())
 	}

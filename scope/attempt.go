@@ -92,9 +92,9 @@ func (s *attempts) prepare(ctx context.Context, name string, w owner.Work) *atte
 	c := (*core)(s)
 	a := &attemptTask{Work: w}
 	a.task.core, a.task.name, a.task.work, a.task.mode = c, name, a, attempt
-	a.view.Init(&c.node, name, ctx, &a.task)
-	a.derived = true
 	a.more = &a.has
+	a.has.values = ctx
+	a.view.Init(&c.node, &a.task)
 	if hooks && c.env != nil {
 		a.watchBegin(c.env.spawnSite())
 	}
@@ -126,7 +126,7 @@ func (s *attempts) admitAttempt(a *attemptTask, ctx context.Context) bool {
 func (a *attemptTask) enter(ctx context.Context) error {
 	n := &a.with
 	n.Name, n.Owner = a.task.name, &a.task
-	if _, err := ctxnode.Hooks.Enter(n, ctx, &asCalled, time.Now()); err != nil {
+	if _, err := ctxnode.Hooks.Enter(n, ctx, &asCalled, time.Time{}); err != nil {
 		return err
 	}
 	c := a.task.core

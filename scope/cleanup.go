@@ -43,7 +43,8 @@ func (s *Scope) Cleanup(name string, f func(context.Context) error) {
 	if c.phase == closed {
 		panic(fmt.Errorf("scope: Cleanup(%q) in scope %q, which is over: %w", name, c.node.Path(), ErrClosed))
 	}
-	c.cleanups = append(c.cleanups, cleanup{name, f})
+	own := c.ownLocked()
+	own.cleanups = append(c.cleanups, cleanup{name, f})
 }
 
 // clean runs the cleanups; every task has ended.
@@ -53,7 +54,10 @@ func (c *core) clean() {
 		c.node.Mu.Lock()
 		left := len(c.cleanups)
 		if left == 0 {
-			c.phase, c.cleaningUp = closed, ""
+			c.phase = closed
+			if c.cleaningUp != "" {
+				c.cleaningUp = ""
+			}
 			c.node.Mu.Unlock()
 			return
 		}
@@ -107,7 +111,8 @@ func (c *core) cleanOne(next cleanup, share time.Duration) error {
 	node.Close(scopeClosed)
 	if pe, ok := err.(*PanicError); ok {
 		c.node.Mu.Lock()
-		c.panics = append(c.panics, pe)
+		own := c.ownLocked()
+		own.panics = append(own.panics, pe)
 		c.node.Mu.Unlock()
 	}
 	return err

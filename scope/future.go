@@ -74,10 +74,10 @@ func (t *task) outcome(verb string) error {
 	c := t.core
 	c.node.Mu.Lock()
 	defer c.node.Mu.Unlock()
-	if !t.done || !t.covered && t.seq > c.waited && c.phase < cleaning {
+	if !t.overLocked() || !t.covered && t.seq > c.waited && c.phase < cleaning {
 		panic(fmt.Sprintf("scope: %s of task %q before a Wait that covers it has returned", verb, t.name))
 	}
-	return t.err
+	return t.errLocked()
 }
 
 // suspects reports whether a wait for t under ctx may be one of t for itself:
@@ -99,14 +99,14 @@ func (t *task) wait(ctx context.Context) error {
 	}
 	c := t.core
 	c.node.Mu.Lock()
-	if !t.done {
+	if !t.overLocked() {
 		if t.suspects(ctx) {
 			c.node.Mu.Unlock()
 			c.mustNotWait(t)
 			c.node.Mu.Lock()
 		}
 	}
-	if !t.done {
+	if !t.overLocked() {
 		c.taskWaits++
 		c.suspectLocked()
 		ended := t.endedLocked()
@@ -121,25 +121,26 @@ func (t *task) wait(ctx context.Context) error {
 		c.taskWaits--
 	}
 	defer c.node.Mu.Unlock()
-	if !t.done {
+	if !t.overLocked() {
 		return context.Cause(ctx)
 	}
 	t.covered = true
-	return t.err
+	return t.errLocked()
 }
 
 // isDone reports whether t has an outcome.
 func (t *task) isDone() bool {
 	t.core.node.Mu.Lock()
 	defer t.core.node.Mu.Unlock()
-	return t.done
+	return t.overLocked()
 }
 
 // endedLocked returns a channel that is closed once t is done.
 func (t *task) endedLocked() <-chan struct{} {
 	if t.ended == nil {
 		t.ended = make(chan struct{})
-		if t.done {
+		t.stage.CompareAndSwap(running, awaited)
+		if t.overLocked() {
 			close(t.ended)
 		}
 	}

@@ -49,8 +49,8 @@ func (a *attemptTask) Call(ctx context.Context) error {
 	switch {
 	case !a.tested():
 		return a.Work.Call(ctx)
-	case a.task.result != nil: // see disturbable
-		return a.task.result
+	case a.more.refused != nil: // see disturbable
+		return a.more.refused
 	}
 	return a.disturbed(ctx, a.Work.Call)
 }
@@ -84,7 +84,7 @@ func (t *task) disturbable() {
 		return
 	}
 	if t.mode&attempt != 0 {
-		t.result = t.at(t.context(), lab.Spawn) // nobody else uses it before the attempt has run
+		t.more.refused = t.at(t.context(), lab.Spawn)
 		return
 	}
 	d := &disturbedWork{task: t}
@@ -116,7 +116,7 @@ func (c *core) living(to []lab.Left) []lab.Left {
 	n := len(to)
 	c.node.Mu.Lock()
 	for t := c.tasks; t != nil; t = t.next {
-		if t.mode&marker == 0 {
+		if t.mode&marker == 0 && !t.overLocked() {
 			add(t)
 		}
 	}

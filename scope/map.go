@@ -107,7 +107,7 @@ func (m *mapping) begin(h *hold) *item {
 		m.finishLocked()
 	}
 	it.name = strconv.Itoa(it.i)
-	it.view.Init(&c.node, it.name, nil, &it.task)
+	it.view.Init(&c.node, &it.task)
 	c.sequence++
 	it.seq = c.sequence
 	c.startedLocked(&it.task)
@@ -123,8 +123,11 @@ func (m *mapping) finishLocked() {
 	default:
 		close(m.over)
 	}
-	m.core.skipped += m.n - m.next
-	m.core.cut += m.n - m.next
+	if skipped := m.n - m.next; skipped > 0 {
+		own := m.core.ownLocked()
+		own.skipped += skipped
+		own.cut += skipped
+	}
 }
 
 // workHere works on the caller's goroutine, and starts the others.
@@ -177,7 +180,7 @@ func (m *mapping) startAll() {
 	c.node.Mu.Lock()
 	n := m.more
 	m.more = 0
-	c.helpers += n
+	c.helpers += int32(n)
 	c.node.Mu.Unlock()
 	for range n {
 		go m.help(nil)

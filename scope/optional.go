@@ -57,7 +57,8 @@ type missing struct {
 func (c *core) miss(t *task, te *TaskError) {
 	m := Missing{Task: t.name, Err: te.Err, After: time.Since(t.more.began)}
 	c.node.Mu.Lock()
-	c.missing = append(c.missing, missing{t.seq, m})
+	own := c.ownLocked()
+	own.missing = append(own.missing, missing{t.seq, m})
 	c.node.Mu.Unlock()
 }
 

@@ -97,16 +97,17 @@ func (t *task) reportAndPark(pe *PanicError, reported bool) {
 	defer func() {
 		c.node.Mu.Lock()
 		defer c.node.Mu.Unlock()
-		c.panics = append(c.panics, pe)
+		own := c.ownLocked()
+		own.panics = append(own.panics, pe)
 		t.panicking = true
 		if returned {
-			c.parked++
+			own.parked++
 			if t.helped {
 				c.helpers-- // it is among the parked ones now
 			}
 		}
-		if c.unwound == nil {
-			c.unwound = make(chan struct{})
+		if own.unwound == nil {
+			own.unwound = make(chan struct{})
 		}
 		t.leaveLocked(pe)
 	}()
@@ -208,11 +209,11 @@ func (c *core) releaseParked() *PanicError {
 // still ends properly once they do.
 func (c *core) leaveTasksBehind() {
 	c.node.Mu.Lock()
-	left := c.live
-	c.orphans += left
+	left := c.liveLocked()
+	c.ownLocked().orphans += left
 	var names []string
 	for t := c.tasks; t != nil && len(names) < few; t = t.next {
-		if t.mode&marker == 0 {
+		if t.mode&marker == 0 && !t.overLocked() {
 			names = append(names, t.name)
 		}
 	}

@@ -137,5 +137,5 @@ func waitsForTasks(stack string) bool {
 var waitFrames = func() []string {
 	run := runtime.FuncForPC(runEntry).Name()
 	prefix := strings.TrimSuffix(run, "(*task).run")
-	return []string{prefix + "(*core).join(", prefix + "(*Scope).Wait(", prefix + "(*task).wait("}
+	return []string{prefix + "(*core).joinLocked(", prefix + "(*Scope).Wait(", prefix + "(*task).wait("}
 }()

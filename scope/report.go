@@ -75,7 +75,7 @@ func logSome(level slog.Level, message string, args ...any) {
 
 func (c *core) countStraggler() {
 	c.node.Mu.Lock()
-	c.stragglers++
+	c.ownLocked().stragglers++
 	c.node.Mu.Unlock()
 }
 

@@ -54,8 +54,9 @@ func NewRoot(name string) *Root {
 	}
 	r.env.root = r
 	c := &r.core
-	c.handle.c, c.env, c.place = c, &r.env, &treePlace{began: time.Now()}
-	c.panicGrace, c.grace, c.cleanupTime = defaultPanicGrace, stragglerGrace, defaultCleanupTime
+	c.handle, c.unusual = Scope{c, &plain}, &nothingUnusual
+	c.env, c.place = &r.env, &treePlace{began: time.Now()}
+	c.cleanupTime = defaultCleanupTime
 	c.node.Name, c.node.Owner = name, c
 	c.node.Start(context.WithValue(context.Background(), envKey{}, &r.env), time.Time{}, false)
 	c.node.Done() // a Root may be asked for it in a synctest bubble that it outlives
@@ -129,7 +130,7 @@ func (r *Root) envFor(ctx context.Context) *env {
 func (r *Root) start(t *task, enter func(*ctxnode.Node) error) error {
 	c := &r.core
 	t.core = c
-	t.view.Init(&c.node, t.name, nil, t)
+	t.view.Init(&c.node, t)
 	t.watchBegin(c.env.spawnSite())
 	c.node.Mu.Lock()
 	if r.draining {
@@ -325,10 +326,10 @@ func (c *core) idleBy(ctx context.Context, at time.Time) bool {
 	defer context.AfterFunc(ctx, func() { once.Do(giveUp) })()
 	c.node.Mu.Lock()
 	defer c.node.Mu.Unlock()
-	for (c.live > 0 || c.inner != nil) && !over {
+	for (c.liveLocked() > 0 || c.inner != nil) && !over {
 		c.node.Idle.Wait()
 	}
-	return c.live == 0 && c.inner == nil
+	return c.liveLocked() == 0 && c.inner == nil
 }
 
 // A DrainError says what did not come to its end.

@@ -54,9 +54,8 @@ func run(ctx context.Context, name string, limit budget.Limit, origin uintptr, b
 	if name == "" {
 		panic("scope: Run: empty name")
 	}
-	c := &core{limit: limit, panicGrace: defaultPanicGrace, body: origin}
-	c.grace = stragglerGrace
-	c.handle.c = c
+	c := &core{limit: limit, body: origin, unusual: &nothingUnusual}
+	c.handle = Scope{c, &plain}
 	c.node.Name = name
 	c.node.Owner = c
 	if hooks {
@@ -69,7 +68,7 @@ func run(ctx context.Context, name string, limit budget.Limit, origin uintptr, b
 			defer end()
 		}
 	}
-	kept, err := ctxnode.Hooks.Enter(&c.node, ctx, &c.limit, time.Now())
+	kept, err := ctxnode.Hooks.Enter(&c.node, ctx, &c.limit, time.Time{})
 	if err != nil {
 		return refused(ctx, name, err)
 	}
@@ -109,8 +108,13 @@ func run(ctx context.Context, name string, limit budget.Limit, origin uintptr, b
 			panic(pe)
 		}
 	}()
-	c.bodyReturned(body(&c.node.View, &c.handle))
-	c.join()
+	if err := body(&c.node.View, &c.handle); err != nil {
+		c.bodyFailed(err)
+		c.join()
+	} else if c.endsPlainly() {
+		settled = true
+		return nil
+	}
 	endedBefore := c.node.Ending() != nil
 	c.clean()
 	verdict := c.verdict(endedBefore)
@@ -126,6 +130,23 @@ func run(ctx context.Context, name string, limit budget.Limit, origin uintptr, b
 	return verdict
 }
 
+// endsPlainly joins the tasks once the body has returned nil, and closes a scope that
+// has nothing else to do, in one step. It reports whether it did.
+func (c *core) endsPlainly() bool {
+	c.node.Mu.Lock()
+	c.bodyOverLocked()
+	c.joinLocked()
+	if c.unusual != &nothingUnusual || c.node.Ending() != nil {
+		c.node.Mu.Unlock()
+		return false
+	}
+	c.phase, c.tasks = closed, nil
+	rest := c.node.FinishLocked(scopeClosed)
+	c.node.Mu.Unlock()
+	c.node.Finish(rest)
+	return true
+}
+
 // envAbove returns who looks on at a scope opened under ctx. The scope or the
 // task of which ctx is the very context knows it.
 func envAbove(ctx context.Context) *env {
@@ -134,7 +155,7 @@ func envAbove(ctx context.Context) *env {
 		case *core:
 			return o.env
 		case *task:
-			if v == &o.view && !o.derived {
+			if v == &o.view && o.Values() == nil {
 				return o.core.env
 			}
 		}

@@ -47,7 +47,13 @@ var ErrGoexit = errors.New("scope: task called runtime.Goexit")
 // In, Limit, Optional, Service and Restart return a handle onto the same scope
 // with a setting for the tasks started through it.
 type Scope struct {
-	c       *core
+	c *core
+	*settings
+}
+
+// settings are those of a handle, for the tasks started through it. They do not
+// change.
+type settings struct {
 	in      context.Context // values, and an earlier end, for tasks; nil: the scope's own
 	limit   budget.Limit
 	limited bool
@@ -55,7 +61,22 @@ type Scope struct {
 	restart *Backoff // nil: a task is started once
 }
 
-// A core is a scope's one piece of state.
+// plain are the settings of the handle that a body gets.
+var plain settings
+
+// with returns a handle onto s with settings of its own, which the caller may change
+// until others see it.
+func (s *Scope) with() *Scope {
+	h := &struct {
+		Scope
+		settings
+	}{Scope: *s, settings: *s.settings}
+	h.Scope.settings = &h.settings
+	return &h.Scope
+}
+
+// A core is a scope's one piece of state. Its size is part of what a scope costs: what
+// few scopes have stands in unusual.
 type core struct {
 	node        ctxnode.Node
 	handle      Scope // what the body gets
@@ -68,21 +89,30 @@ type core struct {
 	// Everything below is protected by node.Mu, so that a failure is recorded
 	// and the context ended in one step.
 
-	phase      phase
-	late       bool // the verdict is nil although the context had ended
-	keepGoing  bool
-	ownSlots   bool   // SetSlots was called
-	tasks      *task  // the live ones, the youngest first
-	live       int    // how many
-	services   int    // how many of them are services
-	helpers    int    // goroutines that take items of a Map
-	sequence   uint64 // number of the last task, begun or skipped
-	waited     uint64 // number up to which a Wait has returned
-	started    int
+	phase     phase
+	late      bool // the verdict is nil although the context had ended
+	keepGoing bool
+	ownSlots  bool         // SetSlots was called
+	services  int32        // how many services are live
+	running   atomic.Int32 // how many other tasks are; also decremented without the lock, see endsAlone
+	listed    int32        // how many tasks stand in the list
+	tasks     *task        // the live ones, the youngest first, and among them some that endedAlone
+	helpers   int32        // goroutines that take items of a Map
+	taskWaits int32        // goroutines in Task.Wait
+	sequence  uint64       // number of the last task, begun or skipped
+	waited    uint64       // number up to which a Wait has returned
+	started   int
+	waiters   *waiter // goroutines in Scope.Wait
+	*unusual          // nothing is written here without ownLocked
+
+	inner *core      // opened by the body, in the live tree of a Root
+	place *treePlace // in that tree; nil: in none
+}
+
+// unusual is what a scope does not have in which all goes well and nothing is set.
+type unusual struct {
 	skipped    int
-	cut        int     // those of skipped that the verdict counts
-	waiters    *waiter // goroutines in Scope.Wait
-	taskWaits  int     // goroutines in Task.Wait
+	cut        int // those of skipped that the verdict counts
 	panicGrace time.Duration
 	panics     []*PanicError
 	parked     int           // panicked tasks whose goroutines wait for Run
@@ -92,9 +122,21 @@ type core struct {
 	outcome    outcome
 	missing    []missing
 	stragglerWatch
+}
 
-	inner *core      // opened by the body, in the live tree of a Root
-	place *treePlace // in that tree; nil: in none
+// nothingUnusual is what all scopes share that have nothing unusual of their own.
+var nothingUnusual = unusual{
+	panicGrace:     defaultPanicGrace,
+	stragglerWatch: stragglerWatch{grace: stragglerGrace},
+}
+
+// ownLocked gives c an unusual of its own, which alone may be written.
+func (c *core) ownLocked() *unusual {
+	if c.unusual == &nothingUnusual {
+		own := nothingUnusual
+		c.unusual = &own
+	}
+	return c.unusual
 }
 
 // A stragglerWatch is what a scope knows of tasks that do not obey.
@@ -103,8 +145,10 @@ type stragglerWatch struct {
 	then         Then
 	ownGrace     bool // SetStragglers was called
 	bodyReported bool
-	watch        *time.Timer   // of the look at who still runs; nil: not armed
-	overrun      time.Duration // the longest of a task
+	watch        *ctxnode.Alarm // of the look at who still runs; nil: not armed
+	watchBegan   time.Time      // when the context ended
+	watchPaused  time.Duration  // what was paused until then
+	overrun      time.Duration  // the longest of a task
 	stragglers   int
 	orphans      int
 	left         *task // the tasks among the orphans
@@ -181,16 +225,16 @@ func (s *Scope) In(ctx context.Context) *Scope {
 	if v := ctxnode.Find(ctx); v == nil || !v.Within(&s.c.node) {
 		panic(fmt.Sprintf("scope: In: the context does not come from scope %q", s.c.node.Path()))
 	}
-	h := *s
+	h := s.with()
 	h.in = ctx
-	return &h
+	return h
 }
 
 // Limit returns a handle onto s that starts tasks under a limit of their own,
 // measured from the start of each. A task that runs into it fails the scope
 // with that cause. There is no scope for which Limit can extend the deadline.
 func (s *Scope) Limit(limit budget.Limit) *Scope {
-	h := *s
+	h := s.with()
 	h.limit, h.limited = limit, true
 	return h.checked("Limit")
 }
@@ -202,7 +246,7 @@ func (s *Scope) Limit(limit budget.Limit) *Scope {
 func (s *Scope) SetPanicGrace(d time.Duration) {
 	s.c.node.Mu.Lock()
 	defer s.c.node.Mu.Unlock()
-	s.c.panicGrace = d
+	s.c.ownLocked().panicGrace = d
 }
 
 // Stats is a snapshot of a scope.
@@ -225,7 +269,7 @@ func (s *Scope) Stats() Stats {
 	c := s.c
 	c.node.Mu.Lock()
 	st := Stats{
-		Live: c.live, Started: c.started, Skipped: c.skipped, Missing: len(c.missing),
+		Live: c.liveLocked(), Started: c.started, Skipped: c.skipped, Missing: len(c.missing),
 		Stragglers: c.stragglers, Orphans: c.orphans, Overrun: c.overrun, Late: c.late,
 	}
 	c.node.Mu.Unlock()

@@ -26,7 +26,7 @@ import (
 // When its context ends nobody sends to a service any more, but what was sent may
 // still stand in a buffer: a service that must lose nothing empties it then.
 func (s *Scope) Service() *Scope {
-	h := *s
+	h := s.with()
 	h.mode |= service
 	return h.checked("Service")
 }
@@ -126,12 +126,12 @@ func Start[T any](s *Scope, name string, f func(ctx context.Context, ready func(
 	c.node.Mu.Lock()
 	defer c.node.Mu.Unlock()
 	switch {
-	case !t.done:
+	case !t.overLocked():
 		return zero, c.node.Cause()
-	case t.err == nil:
+	case t.errLocked() == nil:
 		return zero, fmt.Errorf("%w: %q", ErrNotReady, name)
 	}
-	return zero, t.err
+	return zero, t.errLocked()
 }
 
 // A starting is the work of a task that says when it is ready.
@@ -181,9 +181,9 @@ func (s *Scope) Restart(b Backoff) *Scope {
 	if b.First > b.Max {
 		panic(fmt.Sprintf("scope: Restart: First %v is above Max %v", b.First, b.Max))
 	}
-	h := *s
+	h := s.with()
 	h.restart = &b
-	return &h
+	return h
 }
 
 // A restarter is the work of a task that is started again.

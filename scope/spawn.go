@@ -36,8 +36,10 @@ func (s *Scope) spawn(t *task, verb string) {
 	if s.restart != nil {
 		t.work = &restarter{work: t.work, task: t, backoff: *s.restart}
 	}
-	t.derived = s.in != nil
-	t.view.Init(&c.node, t.name, s.in, t)
+	if s.in != nil {
+		t.extra().values = s.in
+	}
+	t.view.Init(&c.node, t)
 	if hooks && c.env != nil {
 		t.watchBegin(c.env.spawnSite())
 	}
@@ -76,7 +78,7 @@ func (c *core) admit(t *task, verb string) bool {
 			// would have been told the same.
 			c.node.Mu.Lock()
 			t.done, t.err = true, c.node.Cause()
-			c.skipped++ // not cut: the verdict has been given
+			c.ownLocked().skipped++ // not cut: the verdict has been given
 			c.node.Mu.Unlock()
 			t.tellSkipped(t.err)
 			return false
@@ -121,25 +123,34 @@ func (c *core) leftCaller() bool {
 func (c *core) startedLocked(t *task) {
 	t.profiles = shared.count.Load()
 	c.started++
-	c.live++
-	if t.mode&service != 0 {
+	if t.mode&service == 0 {
+		c.running.Add(1)
+	} else {
 		c.services++
 		if c.phase != open {
 			c.node.Idle.Broadcast() // who joins tells it to end
 		}
 	}
 	c.linkLocked(t)
+	if c.listed > 2*c.running.Load()+unswept && c.node.Ending() == nil {
+		c.sweepLocked()
+	}
 }
+
+// unswept is how many tasks that have ended alone may stand in a list in any case,
+// so that to take them out costs little for each.
+const unswept = 128
 
 // skippedLocked counts a task that was not begun. An optional one is missing; any
 // other makes the scope's work less than it was asked to be.
 func (c *core) skippedLocked(t *task) {
-	c.skipped++
+	own := c.ownLocked()
+	own.skipped++
 	if t.mode&optional != 0 {
-		c.missing = append(c.missing, missing{t.seq, Missing{Task: t.name, Err: t.err}})
+		own.missing = append(own.missing, missing{t.seq, Missing{Task: t.name, Err: t.err}})
 		return
 	}
-	c.cut++
+	own.cut++
 }
 
 // refused takes back a task whose context could not be made: because the scope
@@ -182,7 +193,7 @@ func (t *task) enter(s *Scope) error {
 		parent = &c.node.View
 	}
 	limit := s.limit // Inherited unless the handle has one
-	if _, err := ctxnode.Hooks.Enter(node, parent, &limit, time.Now()); err != nil {
+	if _, err := ctxnode.Hooks.Enter(node, parent, &limit, time.Time{}); err != nil {
 		return err
 	}
 	c.node.Mu.Lock()

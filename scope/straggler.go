@@ -59,7 +59,8 @@ func (s *Scope) SetStragglers(grace time.Duration, then Then) {
 	c := s.c
 	c.node.Mu.Lock()
 	defer c.node.Mu.Unlock()
-	c.ownGrace, c.grace, c.then = true, grace, then
+	own := c.ownLocked()
+	own.ownGrace, own.grace, own.then = true, grace, then
 }
 
 // Ended is called when the scope's context has ended. It reports whether c looks
@@ -76,8 +77,11 @@ func (c *core) Ended(e *ctxnode.Ending, watched bool) bool {
 	if watched && !c.ownGrace {
 		return true
 	}
-	if c.grace >= 0 && c.phase < cleaning && (c.phase == open || c.live > 0) {
-		c.watchLocked(c.grace, time.Now(), c.node.PausedLocked(time.Now()))
+	if c.grace >= 0 && c.phase < cleaning && (c.phase == open || c.liveLocked() > 0) {
+		now := time.Now()
+		own := c.ownLocked()
+		own.watchBegan, own.watchPaused = now, c.node.PausedLocked(now)
+		c.watchLocked(now, c.grace)
 	}
 	return true
 }
@@ -93,7 +97,7 @@ func (t *task) Ended(e *ctxnode.Ending, watched bool) bool {
 	c := t.core
 	c.node.Mu.Lock()
 	defer c.node.Mu.Unlock()
-	if watched || c.grace < 0 || t.done {
+	if watched || c.grace < 0 || t.overLocked() {
 		return watched
 	}
 	began, paused := time.Now(), c.node.PausedLocked(time.Now())
@@ -103,8 +107,20 @@ func (t *task) Ended(e *ctxnode.Ending, watched bool) bool {
 
 // watchLocked arms the look at who still runs. It finds nobody when the scope has
 // closed meanwhile.
-func (c *core) watchLocked(grace time.Duration, began time.Time, paused time.Duration) {
-	c.watch = time.AfterFunc(grace, func() { c.overdue(nil, began, paused) })
+func (c *core) watchLocked(now time.Time, wait time.Duration) {
+	c.ownLocked().watch = ctxnode.SetAlarm(now, now.Add(wait), (*watching)(c))
+}
+
+// A watching is a core as the alarm of its watch sees it.
+type watching core
+
+// Ring is part of ctxnode.Ringer.
+func (w *watching) Ring() {
+	c := (*core)(w)
+	c.node.Mu.Lock()
+	began, paused := c.watchBegan, c.watchPaused
+	c.node.Mu.Unlock()
+	c.overdue(nil, began, paused)
 }
 
 // overdue reports those who still run: t, or with a nil t all below c. The clock
@@ -112,15 +128,16 @@ func (c *core) watchLocked(grace time.Duration, began time.Time, paused time.Dur
 func (c *core) overdue(t *task, began time.Time, paused time.Duration) {
 	now := time.Now()
 	c.node.Mu.Lock()
-	if c.phase == closed || t != nil && t.done {
+	if c.phase == closed || t != nil && t.overLocked() {
 		c.node.Mu.Unlock()
 		return
 	}
 	left := c.grace - now.Sub(began) + c.node.PausedLocked(now) - paused
 	if left > 0 {
-		timer := time.AfterFunc(max(left, 10*time.Millisecond), func() { c.overdue(t, began, paused) })
-		if t == nil {
-			c.watch = timer
+		if wait := max(left, 10*time.Millisecond); t == nil {
+			c.watchLocked(now, wait)
+		} else {
+			time.AfterFunc(wait, func() { c.overdue(t, began, paused) })
 		}
 		c.node.Mu.Unlock()
 		return
@@ -183,7 +200,9 @@ func (c *core) appendOverdue(to []overdueTask, again bool) []overdueTask {
 	// A body that waits for its tasks is not what keeps the scope.
 	e := c.node.Ending()
 	body := c.phase == open && c.waiters == nil && c.taskWaits == 0 && (again || !c.bodyReported) && e != nil && c.body != 0
-	c.bodyReported = c.bodyReported || body
+	if body {
+		c.ownLocked().bodyReported = true
+	}
 	c.node.Mu.Unlock()
 	for _, t := range live {
 		to = t.appendOverdue(to, again)
@@ -230,7 +249,7 @@ func (t *task) appendOverdue(to []overdueTask, again bool) []overdueTask {
 	c := t.core
 	c.node.Mu.Lock()
 	e := t.ending()
-	late := e != nil && (again && (!t.done || t.abandoned) || !t.done && !t.reported)
+	late := e != nil && (again && (!t.overLocked() || t.abandoned) || !t.overLocked() && !t.reported)
 	t.reported = t.reported || late
 	c.node.Mu.Unlock()
 	if !late {
@@ -254,6 +273,12 @@ func (c *core) noteOverrun(d time.Duration) {
 		return
 	}
 	c.node.Mu.Lock()
-	c.overrun = max(c.overrun, d)
+	c.overranLocked(d)
 	c.node.Mu.Unlock()
+}
+
+func (c *core) overranLocked(d time.Duration) {
+	if own := c.ownLocked(); own.overrun < d {
+		own.overrun = d
+	}
 }

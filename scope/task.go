@@ -2,6 +2,8 @@ package scope
 
 import (
 	"context"
+	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/curfew-go/curfew/budget"
@@ -22,25 +24,57 @@ type task struct {
 	node *ctxnode.Node // of a task with a limit or an earlier end; else nil
 	more *more         // what few tasks have; nil for the others
 
-	// The goroutine's own, before done.
-	returned bool
-	derived  bool   // its context has values beside those of its scope
-	helped   bool   // it runs on a goroutine that takes items of a Map
 	profiles uint32 // how many profiles had been taken when it began; written before
-	result   error
+	stage    atomic.Uint32
+	helped   bool // it runs on a goroutine that takes items of a Map; its own
 
 	// Protected by the core's node.Mu.
 	mode       mode
-	done       bool
-	settling   bool  // its function is over, and the outcome will count
+	done       bool  // it has ended; of one that did so alone its stage tells: see overLocked
 	panicking  bool  // its goroutine is parked until Run re-raises
 	covered    bool  // a Task.Wait has returned its outcome
 	abandoned  bool  // its scope no longer waits for it
 	reported   bool  // as a straggler
 	prev, next *task // in the core's list of live tasks
 	seq        uint64
-	err        error         // its outcome, once done
+	err        error         // its outcome, once done; see errLocked
 	ended      chan struct{} // closed when done; nil until somebody waits
+}
+
+// The stages of a task decide whose word counts when it ends while somebody else
+// abandons it or begins to wait for it. But for the steps of endsAlone they change
+// under the core's node.Mu.
+//
+//	running ──▶ awaited ──┬──▶ settling   its function is over, and the outcome will count
+//	   │  └───────────────┴──▶ left       it is abandoned
+//	   └──▶ endedAlone, echoedErr, echoedCause
+const (
+	running uint32 = iota
+	awaited        // somebody waits for this very task
+	settling
+	left
+	endedAlone  // it returned nil, and took no lock to say so
+	echoedErr   // so did this one, with the error of its ended context
+	echoedCause // and this one, with the cause
+)
+
+// advance moves t to a stage unless it has settled, was left or has ended.
+func (t *task) advance(to uint32) bool {
+	return t.stage.CompareAndSwap(running, to) || t.stage.CompareAndSwap(awaited, to)
+}
+
+// overLocked reports whether t has ended.
+func (t *task) overLocked() bool { return t.done || t.stage.Load() >= endedAlone }
+
+// errLocked returns the outcome of a task that is over.
+func (t *task) errLocked() error {
+	switch t.stage.Load() {
+	case echoedErr:
+		return t.core.node.Ending().Err
+	case echoedCause:
+		return t.core.node.Ending().Cause
+	}
+	return t.err
 }
 
 // A work is what a task does: the caller's function, with or without a value.
@@ -68,12 +102,14 @@ const (
 
 // more is what only some tasks have.
 type more struct {
-	began time.Time // of an optional task, and when somebody looks on
-	hold  *hold     // its slot; written before the task runs, or by itself
-	lent  bool      // hold belongs to another task, which runs this one on its goroutine
-	kept  bool      // its context outlives it until released; under the core's node.Mu
-	spawn []uintptr // where it was started, when somebody tests
-	inner *core     // scopes opened in it, when somebody looks on; under the core's node.Mu
+	values  context.Context // where those of its context come from; nil: from its scope. Written before
+	began   time.Time       // of an optional task, and when somebody looks on
+	hold    *hold           // its slot; written before the task runs, or by itself
+	lent    bool            // hold belongs to another task, which runs this one on its goroutine
+	kept    bool            // its context outlives it until released; under the core's node.Mu
+	spawn   []uintptr       // where it was started, when somebody tests
+	refused error           // of an attempt: what a test said when it was started
+	inner   *core           // scopes opened in it, when somebody looks on; under the core's node.Mu
 }
 
 func (t *task) extra() *more {
@@ -81,6 +117,17 @@ func (t *task) extra() *more {
 		t.more = &more{}
 	}
 	return t.more
+}
+
+// TaskName is part of ctxnode.Holder.
+func (t *task) TaskName() string { return t.name }
+
+// Values is part of ctxnode.Holder.
+func (t *task) Values() context.Context {
+	if t.more == nil {
+		return nil
+	}
+	return t.more.values
 }
 
 // context returns the task's context.
@@ -99,25 +146,25 @@ func (t *task) ending() *ctxnode.Ending { return t.context().Node().Ending() }
 //
 //go:noinline
 func (t *task) run() {
-	defer t.unwind()
-	t.result = t.call()
-	t.returned = true
-}
-
-// unwind is deferred by run. It calls recover itself, as the language demands.
-func (t *task) unwind() {
-	if t.returned {
-		t.end(t.result)
-		return
-	}
-	if v := recover(); v != nil {
-		// The stack is still there, below this frame, as long as panicked has
-		// not returned: should the owner not get to re-raise the panic, the
-		// process dies with it.
-		t.panicked(v)
-		return
-	}
-	t.end(ErrGoexit)
+	var err error
+	returned := false
+	defer func() {
+		if returned {
+			t.end(err)
+			return
+		}
+		if v := recover(); v != nil {
+			// The stack is still there, below this frame, as long as panicked has
+			// not returned: should the owner not get to re-raise the panic, the
+			// process dies with it.
+			t.panicked(v)
+			return
+		}
+		t.end(ErrGoexit)
+	}()
+	err = t.call()
+	returned = true
+	runtime.KeepAlive(t) // what is dead is not shown
 }
 
 // runHere runs the task on the goroutine of its scope's body. A panic or a
@@ -126,23 +173,24 @@ func (t *task) unwind() {
 //
 //go:noinline
 func (t *task) runHere() {
-	defer t.unwindHere()
-	t.result = t.call()
-	t.returned = true
-}
-
-func (t *task) unwindHere() {
-	if hooks && t.core.env != nil {
-		t.relabelCaller()
-	}
-	if t.returned {
-		t.end(t.result)
-		return
-	}
-	t.core.node.Mu.Lock()
-	t.leaveLocked(errBodyUnwound)
-	t.core.node.Mu.Unlock()
-	t.close()
+	var err error
+	returned := false
+	defer func() {
+		if hooks && t.core.env != nil {
+			t.relabelCaller()
+		}
+		if returned {
+			t.end(err)
+			return
+		}
+		t.core.node.Mu.Lock()
+		t.leaveLocked(errBodyUnwound)
+		t.core.node.Mu.Unlock()
+		t.close()
+	}()
+	err = t.call()
+	returned = true
+	runtime.KeepAlive(t)
 }
 
 func (t *task) call() error {
@@ -154,6 +202,9 @@ func (t *task) call() error {
 
 // end records what the task came back with and lets go of the scope.
 func (t *task) end(err error) {
+	if t.endsAlone(err) {
+		return
+	}
 	c := t.core
 	if !t.settle() {
 		t.orphanEnded(err)
@@ -169,13 +220,74 @@ func (t *task) end(err error) {
 	t.record(err, false)
 }
 
+// endsAlone is end for what nearly all tasks do, when nobody waits for t itself: it
+// returned nil, or after the scope's end the very error that says so. It takes no
+// lock, which all others that end at the same time would want, and leaves t in the
+// list. It reports whether it did.
+func (t *task) endsAlone(err error) bool {
+	c := t.core
+	if t.node != nil || t.mode&^optional != 0 || t.more != nil && t.more.hold != nil {
+		return false
+	}
+	e := c.node.Ending()
+	if err != nil && (e == nil || t.mode != 0 || !echoes(err, e)) {
+		return false
+	}
+	if tr := c.trace(); tr != nil && tr.TaskEnded != nil {
+		return false
+	}
+	stage := endedAlone
+	switch {
+	case err == nil:
+	case err == e.Err:
+		stage = echoedErr
+	default:
+		stage = echoedCause
+	}
+	if !t.stage.CompareAndSwap(running, stage) {
+		return false
+	}
+	if c.running.Add(-1) > 0 {
+		return true
+	}
+	// The last one has the longest overrun.
+	overrun := t.overrun()
+	c.node.Mu.Lock() // also so that who is about to wait does so now, and is told
+	if overrun > 0 {
+		c.overranLocked(overrun)
+	}
+	c.node.Mu.Unlock()
+	c.node.Idle.Broadcast()
+	return true
+}
+
+// sweepLocked takes those from the list that have ended alone. What was cut short
+// stays for the verdict.
+func (c *core) sweepLocked() {
+	for t := c.tasks; t != nil; {
+		next := t.next
+		if t.stage.Load() == endedAlone {
+			c.unlinkLocked(t)
+		}
+		t = next
+	}
+}
+
+// echoes reports whether err is how a context that ended with e answers.
+func echoes(err error, e *ctxnode.Ending) bool {
+	if err == e.Err {
+		return true
+	}
+	cause, ok := err.(*budget.Cause)
+	return ok && error(cause) == e.Cause
+}
+
 // settle reports whether the outcome of the task will count: that of one which
 // was abandoned does not.
 func (t *task) settle() bool {
 	t.core.node.Mu.Lock()
 	defer t.core.node.Mu.Unlock()
-	t.settling = !t.abandoned
-	return t.settling
+	return t.advance(settling)
 }
 
 // letGo gives back the slot that the task holds.
@@ -273,6 +385,14 @@ func (t *task) limitBehind(err error, own *ctxnode.Ending) string {
 
 // leaveLocked ends the task's part in the scope.
 func (t *task) leaveLocked(err error) {
+	if t.goLocked(err) {
+		t.core.node.Idle.Broadcast()
+	}
+}
+
+// goLocked is leaveLocked for a caller that wakes those who wait for the scope,
+// when it reports that they can go on.
+func (t *task) goLocked(err error) (idle bool) {
 	c := t.core
 	c.unlinkLocked(t)
 	t.done, t.err = true, err
@@ -281,12 +401,15 @@ func (t *task) leaveLocked(err error) {
 	}
 	if t.mode&service != 0 {
 		c.services--
-	}
-	if c.live--; c.live == c.services {
-		c.node.Idle.Broadcast()
+	} else {
+		c.running.Add(-1)
 	}
 	t.letGo() // in the same step: whoever gets the slot finds t gone
+	return c.running.Load() == 0
 }
+
+// liveLocked returns how many tasks are live.
+func (c *core) liveLocked() int { return int(c.running.Load()) + int(c.services) }
 
 func (c *core) linkLocked(t *task) {
 	t.next = c.tasks
@@ -294,6 +417,7 @@ func (c *core) linkLocked(t *task) {
 		t.next.prev = t
 	}
 	c.tasks = t
+	c.listed++
 }
 
 func (c *core) unlinkLocked(t *task) {
@@ -306,4 +430,5 @@ func (c *core) unlinkLocked(t *task) {
 		t.next.prev = t.prev
 	}
 	t.prev, t.next = nil, nil
+	c.listed--
 }

@@ -182,7 +182,7 @@ func (c *core) line() (l *scopeLine, orphans []taskLine) {
 	}
 	l.Left, l.Overdue, ended = endOf(&c.node, now)
 	l.Limit = limitOf(&c.node)
-	l.Live, l.Started, l.Skipped, l.Orphans = c.live, c.started, c.skipped, c.orphans
+	l.Live, l.Started, l.Skipped, l.Orphans = c.liveLocked(), c.started, c.skipped, c.orphans
 	for in := c.inner; in != nil; in = in.place.next {
 		l.children = append(l.children, in)
 	}
@@ -286,7 +286,7 @@ func (c *core) eachTask(f func(*taskLine)) {
 		now := time.Now()
 		lines = lines[:0]
 		for t := place.next; t != nil && len(lines) < batch; t = place.next {
-			if t.mode&marker == 0 {
+			if t.mode&marker == 0 && !t.overLocked() {
 				lines = append(lines, t.lineLocked(now))
 			}
 			c.moveBehindLocked(place, t)

@@ -42,7 +42,7 @@ func (c *core) record(te *TaskError, own *ctxnode.Ending) {
 }
 
 func (c *core) recordLocked(te *TaskError, cut bool) (first bool) {
-	o := &c.outcome
+	o := &c.ownLocked().outcome
 	switch {
 	case c.node.Ending() == nil && c.keepGoing && te.mayGoOn():
 		o.failures = append(o.failures, te)
@@ -90,20 +90,23 @@ func is(err, target error) (yes bool) {
 	return errors.Is(err, target)
 }
 
-// bodyReturned records what the body came back with. An error ends the scope's
-// context, unless something else has.
-func (c *core) bodyReturned(err error) {
-	if err != nil {
-		c.node.CatchUp()
-	}
-	c.node.Mu.Lock()
+// bodyOverLocked notes that the body has returned: those who wait for the scope, if
+// any, are its tasks.
+func (c *core) bodyOverLocked() {
 	c.phase = closing
 	if c.waiters != nil {
 		c.suspectLocked()
 	}
+}
+
+// bodyFailed records the body's error. It ends the scope's context, unless something
+// else has.
+func (c *core) bodyFailed(err error) {
+	c.node.CatchUp()
+	c.node.Mu.Lock()
+	c.bodyOverLocked()
 	c.node.Mu.Unlock()
 	switch {
-	case err == nil:
 	case !c.passesOn(err):
 		c.record(&TaskError{Err: err}, nil)
 	case c.node.Ending() == nil: // a scope that keeps going ends with its body
@@ -171,6 +174,7 @@ func (c *core) verdictIn(err error) (w *Error) {
 func (c *core) verdict(endedBefore bool) *Error {
 	c.node.Mu.Lock()
 	e := c.verdictLocked()
+	c.tasks = nil // the error may be kept for long
 	if len(c.outcome.cleanup) > 0 {
 		if e == nil {
 			path := c.node.Path()
@@ -191,7 +195,8 @@ func (c *core) verdict(endedBefore bool) *Error {
 // nothing else: neither the clock nor who was faster to report has a say.
 func (c *core) verdictLocked() *Error {
 	o := &c.outcome
-	if len(o.failures)+len(o.late)+len(o.induced)+c.cut == 0 {
+	echoes := c.echoesLocked()
+	if len(o.failures)+len(o.late)+len(o.induced)+len(echoes)+c.cut == 0 {
 		return nil
 	}
 	e := &Error{Scope: c.node.Path(), core: c, wrapping: o.wrapping, skipped: c.cut}
@@ -208,8 +213,32 @@ func (c *core) verdictLocked() *Error {
 		}
 	}
 	e.Failures = asErrors(nil, o.failures)
-	e.Late = asErrors(asErrors(nil, o.late), o.induced)
+	if e.Late = echoes; len(o.late)+len(o.induced) > 0 {
+		e.Late = append(asErrors(asErrors(nil, o.late), o.induced), echoes...)
+	}
 	return e
+}
+
+// echoesLocked returns the errors of tasks that were cut short and ended alone.
+// When a scope with very many tasks ends, all of them return at once: what they say
+// is put into words by who asks.
+func (c *core) echoesLocked() (errs []error) {
+	if c.node.Ending() == nil {
+		return nil
+	}
+	var words []TaskError // one piece of memory, which must not grow
+	for t := c.tasks; t != nil; t = t.next {
+		if t.stage.Load() <= endedAlone {
+			continue
+		}
+		if words == nil {
+			words = make([]TaskError, 0, c.listed)
+			errs = make([]error, 0, c.listed)
+		}
+		words = append(words, TaskError{Task: t.name, Err: t.errLocked(), Induced: true})
+		errs = append(errs, &words[len(words)-1])
+	}
+	return errs
 }
 
 func asErrors(errs []error, tes []*TaskError) []error {

@@ -63,7 +63,7 @@ func (s *Scope) Wait() error {
 }
 
 // busyLocked reports whether a task runs that is no service.
-func (c *core) busyLocked() bool { return c.live > c.services }
+func (c *core) busyLocked() bool { return c.running.Load() > 0 }
 
 // lendLocked lends the slot of the calling task, and returns the call that takes it
 // back, with node.Mu held as well; nil where there are no slots.
@@ -252,18 +252,22 @@ var (
 func (c *core) join() {
 	c.node.Mu.Lock()
 	defer c.node.Mu.Unlock()
+	c.joinLocked()
+}
+
+func (c *core) joinLocked() {
 	var back func()
-	if c.live > 0 { // also for services: their last work may need slots
+	if c.liveLocked() > 0 { // also for services: their last work may need slots
 		back = c.lendLocked()
 	}
-	for c.live > 0 || c.helpers > 0 {
+	for c.liveLocked() > 0 || c.helpers > 0 {
 		if c.busyLocked() || !c.endServicesLocked() {
 			c.node.Idle.Wait()
 		}
 	}
 	c.phase = cleaning // before back, which lets go of the lock
-	if c.watch != nil {
-		c.watch.Stop()
+	if c.watch != nil && c.watch.Stop() {
+		c.unusual.watch = nil
 	}
 	if back != nil {
 		back()
@@ -283,7 +287,7 @@ func (c *core) joinWithin() bool {
 	var timer *time.Timer
 	c.node.Mu.Lock()
 	defer c.node.Mu.Unlock()
-	for (c.live > 0 || c.helpers > 0) && !expired {
+	for (c.liveLocked() > 0 || c.helpers > 0) && !expired {
 		if !c.busyLocked() && c.endServicesLocked() {
 			continue
 		}
@@ -302,7 +306,7 @@ func (c *core) joinWithin() bool {
 		}
 		c.node.Idle.Wait()
 	}
-	if c.live > 0 || c.helpers > 0 {
+	if c.liveLocked() > 0 || c.helpers > 0 {
 		return false
 	}
 	c.phase = cleaning

@@ -5,43 +5,49 @@ import (
 	"time"
 )
 
-// An alarm is a timer that serves one node after another: a new one would be two of four
+// An Alarm is a timer that serves one after another: a new one would be two of four
 // allocations of a node that ends before its deadline (BenchmarkEnter, within).
-type alarm struct {
-	timer *time.Timer
-	node  *Node // written while the timer is stopped
-	again bool  // it may serve another one
+type Alarm struct {
+	timer  *time.Timer
+	ringer Ringer // written while the timer is stopped
+	again  bool   // it may serve another one
 }
 
-var alarms sync.Pool // of *alarm, all of them stopped
+// A Ringer is whom an Alarm calls when its time has come, on a goroutine of its own.
+type Ringer interface{ Ring() }
 
-// setAlarm returns an alarm that calls n.ring when the deadline of n has passed.
-func setAlarm(n *Node) *alarm {
-	now := time.Now()
-	left := n.deadline.Sub(now)
+var alarms sync.Pool // of *Alarm, all of them stopped
+
+// SetAlarm returns an alarm that calls r at the instant at. now is what the caller has
+// just read from the clock, or zero.
+func SetAlarm(now, at time.Time, r Ringer) *Alarm {
+	if now.IsZero() {
+		now = time.Now()
+	}
+	left := at.Sub(now)
 	// In a synctest bubble a timer must be one that was made there, and nobody outside
 	// gets it: time read there has no monotonic part.
 	bubble := now == now.Round(0)
 	if !bubble {
-		if a, _ := alarms.Get().(*alarm); a != nil {
-			a.node = n
+		if a, _ := alarms.Get().(*Alarm); a != nil {
+			a.ringer = r
 			a.timer.Reset(left)
 			return a
 		}
 	}
-	a := &alarm{node: n, again: !bubble}
-	a.timer = time.AfterFunc(left, func() { a.node.ring() })
+	a := &Alarm{ringer: r, again: !bubble}
+	a.timer = time.AfterFunc(left, func() { a.ringer.Ring() })
 	return a
 }
 
-// stop reports whether a will not ring any more. It must not be called again then:
+// Stop reports whether a will not ring any more. It must not be called again then:
 // a is somebody else's.
-func (a *alarm) stop() bool {
+func (a *Alarm) Stop() bool {
 	if !a.timer.Stop() {
 		return false
 	}
 	if a.again {
-		a.node = nil
+		a.ringer = nil
 		alarms.Put(a)
 	}
 	return true

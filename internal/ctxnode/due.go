@@ -9,8 +9,9 @@ import (
 // How the word of a deadline, or of a parent's end, reaches a node: by a timer,
 // by a bridge to a parent that is no node, or by looking when neither has come.
 
-// arm starts the timer of the node's own deadline.
-func (n *Node) arm() {
+// arm starts the timer of the node's own deadline. now is what the clock says, zero
+// when nobody has just looked.
+func (n *Node) arm(now time.Time) {
 	n.armed = true
 	n.Mu.Lock()
 	defer n.Mu.Unlock()
@@ -18,11 +19,15 @@ func (n *Node) arm() {
 		return
 	}
 	n.callbacks++
-	n.alarm = setAlarm(n)
+	n.alarm = SetAlarm(now, n.deadline, (*ringing)(n))
 }
 
-// ring is called by the alarm.
-func (n *Node) ring() {
+// A ringing is a node as its alarm sees it.
+type ringing Node
+
+// Ring is part of Ringer.
+func (r *ringing) Ring() {
+	n := (*Node)(r)
 	n.expire()
 	if n.Owner == nil && n.Under == nil {
 		// A budget's context that expired needs no cancel to be forgotten, as
@@ -34,7 +39,7 @@ func (n *Node) ring() {
 
 // silenceLocked stops the alarm. The caller holds Mu.
 func (n *Node) silenceLocked() {
-	if n.alarm != nil && n.alarm.stop() {
+	if n.alarm != nil && n.alarm.Stop() {
 		n.callbacks--
 	}
 	n.alarm = nil
@@ -51,7 +56,7 @@ func (n *Node) Disarm() {
 // Rearm undoes Disarm.
 func (n *Node) Rearm() {
 	if n.armed {
-		n.arm()
+		n.arm(time.Time{})
 	}
 }
 
@@ -106,14 +111,14 @@ func (b *bridge) down() bool {
 // be told, Err looks at the parent itself.
 func (n *Node) listen() {
 	if n.deaf.Load() && n.ending.Load() == nil && n.deaf.CompareAndSwap(true, false) {
-		n.follow(n.vals)
+		n.follow(n.parent)
 	}
 }
 
 // look ends a node that does not listen when its parent has ended.
 func (n *Node) look() {
-	if err := n.vals.Err(); err != nil && n.ending.Load() == nil {
-		n.End(&Ending{Cause: Hooks.Foreign(n, n.vals), Err: err, At: time.Now()})
+	if err := n.parent.Err(); err != nil && n.ending.Load() == nil {
+		n.End(&Ending{Cause: Hooks.Foreign(n, n.parent), Err: err, At: time.Now()})
 	}
 }
 
@@ -155,8 +160,8 @@ func (n *Node) ExpireIfDue() {
 			break
 		}
 	}
-	if err := n.vals.Err(); err != nil {
-		n.End(&Ending{Cause: Hooks.Foreign(n, n.vals), Err: err, At: time.Now()})
+	if err := n.parent.Err(); err != nil {
+		n.End(&Ending{Cause: Hooks.Foreign(n, n.parent), Err: err, At: time.Now()})
 		return
 	}
 	n.expire()
@@ -182,8 +187,8 @@ func (n *Node) CatchUp() {
 func (n *Node) nearestEnd() (below *Node, e *Ending) {
 	for a := n; ; a = a.up {
 		if a.follows {
-			if err := a.vals.Err(); err != nil {
-				return a, &Ending{Cause: Hooks.Foreign(a, a.vals), Err: err, At: time.Now()}
+			if err := a.parent.Err(); err != nil {
+				return a, &Ending{Cause: Hooks.Foreign(a, a.parent), Err: err, At: time.Now()}
 			}
 		}
 		if a.up == nil {

@@ -19,5 +19,5 @@ func (n *Node) Linked() int {
 func (n *Node) Callbacks() int {
 	n.Mu.Lock()
 	defer n.Mu.Unlock()
-	return n.callbacks
+	return int(n.callbacks)
 }

@@ -55,7 +55,8 @@ func (e *Ending) carrier() context.Context {
 // Hooks are the parts of package budget that a node needs, which it cannot
 // import: budget stands a floor above. Package budget sets them once, in init.
 var Hooks struct {
-	// Enter resolves limit (a *budget.Limit) against parent, from now on, and
+	// Enter resolves limit (a *budget.Limit) against parent, from now on, which is
+	// the present when it is zero, and
 	// starts n on the resulting work deadline. It returns the time that the limit
 	// keeps for cleanups. After an error n was not started.
 	Enter func(n *Node, parent context.Context, limit any, now time.Time) (cleanup time.Duration, err error)
@@ -82,19 +83,24 @@ type Node struct {
 	Limit any    // the *budget.Limit it was entered with, for causes; nil for none
 	Owner any    // the scope that owns the node; nil for none
 	Under *Node  // a node that ends this one beside its parent context; nil: none
-	Lazy  bool   // be told of the end of a parent that is no node only once somebody asks, see listen
 
-	deadline time.Time // zero: none
-	armed    bool      // the node ends itself at the deadline
-	detached bool      // no parent's end or deadline reaches it
-	follows  bool      // it ends with its parent context, which is no node
-	up       *Node     // the node whose end ends this one; nil: none
-	above    *View     // where the node was opened, for paths; nil at a root
+	deadline time.Time       // zero: none
+	parent   context.Context // where it was started, and where values come from
+	up       *Node           // the node whose end ends this one; nil: none
+	above    *View           // where the node was opened, for paths; nil at a root
 
 	ending atomic.Pointer[Ending] // nil while alive; set under Mu, see ended
 	flag   atomic.Int64           // Flagged once ending is set, see Flag
-	deaf   atomic.Bool            // of a Lazy node: nobody has asked yet
 	std    atomic.Pointer[shim]   // nil until asked; written under Mu
+
+	Lazy     bool        // be told of the end of a parent that is no node only once somebody asks, see listen
+	armed    bool        // the node ends itself at the deadline
+	detached bool        // no parent's end or deadline reaches it
+	follows  bool        // it ends with its parent context, which is no node
+	linked   bool        // whether it stands in the list of up; under the Mu of up
+	deaf     atomic.Bool // of a Lazy node: nobody has asked yet
+
+	callbacks int32 // timer and bridge callbacks that may still run; under Mu
 
 	// Mu protects what follows, and whatever the owner puts under it: a scope
 	// changes its counts and ends its node in one step.
@@ -103,14 +109,11 @@ type Node struct {
 	// run, and by the owner for its own conditions.
 	Idle sync.Cond
 
-	children   *Node   // first child
-	prev, next *Node   // siblings; under the parent's Mu
-	linked     bool    // whether it stands in the parent's list; under the parent's Mu
-	alarm      *alarm  // of its own deadline; nil: stopped, or the parent's end is relied on
-	bridge     *bridge // to a parent that is no node
-	callbacks  int     // timer and bridge callbacks that may still run
-	onEnd      func()  // called once, after the end
-	pause      stopwatch
+	children   *Node      // first child
+	prev, next *Node      // siblings; under the Mu of up
+	alarm      *Alarm     // of its own deadline; nil: stopped, or the parent's end is relied on
+	bridge     *bridge    // to a parent that is no node
+	pause      *stopwatch // nil: no block that stops it was open so far
 }
 
 // Start begins the life of n with the values of parent, a deadline (zero for
@@ -118,6 +121,12 @@ type Node struct {
 // itself at the deadline; otherwise the parent's own end at the same instant
 // is relied on. A parent that has ended ends n at once.
 func (n *Node) Start(parent context.Context, deadline time.Time, arm bool) {
+	n.StartAt(time.Time{}, parent, deadline, arm)
+}
+
+// StartAt is Start for a caller that has just looked at the clock: now is what it
+// read, on this goroutine, or zero when it did not.
+func (n *Node) StartAt(now time.Time, parent context.Context, deadline time.Time, arm bool) {
 	n.start(parent, deadline)
 	if n.Under != nil {
 		n.adoptBy(n.Under)
@@ -140,7 +149,7 @@ func (n *Node) Start(parent context.Context, deadline time.Time, arm bool) {
 		n.follow(parent)
 	}
 	if arm {
-		n.arm()
+		n.arm(now)
 	}
 }
 
@@ -158,9 +167,8 @@ func (n *Node) StartDetached(parent context.Context, deadline time.Time) {
 	n.detached = true
 	if n.above != nil {
 		n.above.pauseAll()
-		n.onEnd = n.above.resumeAll
 	}
-	n.arm()
+	n.arm(time.Time{})
 }
 
 // endWith ends n when the node up does, which is what parent looks onto.
@@ -186,7 +194,7 @@ func (n *Node) start(parent context.Context, deadline time.Time) {
 	}
 	n.node = n
 	n.Idle.L = &n.Mu
-	n.vals = parent
+	n.parent = parent
 	n.deadline = deadline
 	n.above = Find(parent)
 }
@@ -238,8 +246,52 @@ func (n *Node) release(watched bool) {
 	for _, c := range children {
 		c.end(n.ended(), watched) // a child that outlives n learns about n, not about itself
 	}
-	if n.onEnd != nil {
-		n.onEnd()
+	if n.detached && n.above != nil {
+		n.above.resumeAll()
+	}
+}
+
+// FinishLocked is the first half of Close, for the Owner of n, which holds Mu and
+// changes something else in the same step. It is not told of the end. The caller
+// must call Finish with the answer after unlocking.
+func (n *Node) FinishLocked(e *Ending) Rest {
+	var r Rest
+	if n.EndLocked(e) {
+		if n.std.Load() != nil || n.children != nil || n.detached {
+			r = restTell
+		}
+	} else if n.std.Load() != nil {
+		r = restAgain
+	}
+	n.silenceLocked()
+	if n.callbacks > 0 || n.bridge != nil {
+		r |= restWait
+	}
+	return r
+}
+
+// Rest is what FinishLocked leaves to be done. Mostly it is nothing: nobody has
+// asked for Done, and no timer is on its way.
+type Rest uint8
+
+const (
+	restTell  Rest = 1 << iota // those who hang below do not know yet
+	restAgain                  // they may not know yet
+	restWait                   // callbacks may still run
+)
+
+// Finish is the second half of Close.
+func (n *Node) Finish(r Rest) {
+	switch {
+	case r&restTell != 0:
+		n.release(false)
+	case r&restAgain != 0:
+		n.std.Load().end()
+	}
+	n.leave()
+	if r&restWait != 0 {
+		n.Stop()
+		n.quiesce()
 	}
 }
 
@@ -252,6 +304,11 @@ func (n *Node) Close(e *Ending) {
 		}
 	}
 	n.Stop()
+	n.quiesce()
+}
+
+// quiesce waits until no callback of n runs.
+func (n *Node) quiesce() {
 	n.Mu.Lock()
 	for n.callbacks > 0 {
 		n.Idle.Wait()
@@ -259,9 +316,8 @@ func (n *Node) Close(e *Ending) {
 	n.Mu.Unlock()
 }
 
-// Stop takes n from its parent and stops its callbacks, without waiting for
-// one that runs. It is for a node that has ended.
-func (n *Node) Stop() {
+// leave takes n from its parent.
+func (n *Node) leave() {
 	if up := n.up; up != nil {
 		up.Mu.Lock()
 		if n.linked {
@@ -269,6 +325,12 @@ func (n *Node) Stop() {
 		}
 		up.Mu.Unlock()
 	}
+}
+
+// Stop takes n from its parent and stops its callbacks, without waiting for
+// one that runs. It is for a node that has ended.
+func (n *Node) Stop() {
+	n.leave()
 	n.Mu.Lock()
 	n.silenceLocked()
 	b := n.bridge
@@ -343,7 +405,7 @@ func (n *Node) Cause() error {
 func (n *Node) Detached() bool { return n.detached }
 
 // Parent returns the context in which n was started.
-func (n *Node) Parent() context.Context { return n.vals }
+func (n *Node) Parent() context.Context { return n.parent }
 
 // Children returns the nodes that end with n and are not closed yet, in no
 // particular order.

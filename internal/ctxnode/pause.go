@@ -16,6 +16,9 @@ func (v *View) pauseAll() {
 	for ; v != nil; v = v.node.above {
 		n := v.node
 		n.Mu.Lock()
+		if n.pause == nil {
+			n.pause = &stopwatch{}
+		}
 		if n.pause.open == 0 {
 			n.pause.since = now
 		}
@@ -43,7 +46,10 @@ func (v *View) resumeAll() {
 // clock that waits for n's owner to unwind does not count it. The caller holds
 // n.Mu.
 func (n *Node) PausedLocked(now time.Time) time.Duration {
-	if n.pause.open > 0 {
+	switch {
+	case n.pause == nil:
+		return 0
+	case n.pause.open > 0:
 		return n.pause.sum + now.Sub(n.pause.since)
 	}
 	return n.pause.sum

@@ -5,23 +5,28 @@ import (
 	"time"
 )
 
-// A View is a context.Context onto a Node, with a task's name and, where the
-// task has them, values of its own. All views of a node end together. Every
+// A View is a context.Context onto a Node, with the name and the values of whom it
+// belongs to. All views of a node end together. Every
 // context that curfew hands out is a *View, or a std child of one.
 type View struct {
 	node *Node
-	vals context.Context // where values come from; nil: the node's parent
-	task string          // one element of the path; empty adds none
-	of   any             // what Init was told
+	of   Holder // nil: the node's own context
 }
 
-// Init makes v a view of n named task. vals, a context derived from n's, adds
-// values; nil adds none. of is what v's owner wants to find again by Of.
-func (v *View) Init(n *Node, task string, vals context.Context, of any) {
-	v.node, v.task, v.vals, v.of = n, task, vals, of
+// A Holder is what a context belongs to that is a node's, but not its own: a task,
+// which runs in the lifetime of its scope.
+type Holder interface {
+	// TaskName is one element of the path; empty adds none.
+	TaskName() string
+	// Values is where values come from, a context derived from one of the node;
+	// nil: the node's parent. It must not change.
+	Values() context.Context
 }
 
-// Of returns whom v is the context of: what Init was told, or the node's Owner.
+// Init makes v a view of n that belongs to of.
+func (v *View) Init(n *Node, of Holder) { v.node, v.of = n, of }
+
+// Of returns whom v is the context of: its Holder, or the node's Owner.
 func (v *View) Of() any {
 	if v.of != nil {
 		return v.of
@@ -47,7 +52,12 @@ func (v *View) Node() *Node { return v.node }
 
 // Task returns the name of the task v belongs to, empty when it is the node's
 // own context.
-func (v *View) Task() string { return v.task }
+func (v *View) Task() string {
+	if v.of == nil {
+		return ""
+	}
+	return v.of.TaskName()
+}
 
 // Deadline is part of context.Context.
 func (v *View) Deadline() (time.Time, bool) {
@@ -84,10 +94,12 @@ func (v *View) Value(key any) any {
 	if key == stdKey {
 		return v.node.shim().ctx.Value(key)
 	}
-	if v.vals != nil {
-		return v.vals.Value(key)
+	if v.of != nil {
+		if values := v.of.Values(); values != nil {
+			return values.Value(key)
+		}
 	}
-	return v.node.vals.Value(key)
+	return v.node.parent.Value(key)
 }
 
 // String names the context in the texts of std contexts derived from it.
@@ -106,8 +118,8 @@ func (v *View) Path() string {
 func (v *View) pathSize() int {
 	size := 0
 	for v != nil {
-		if v.task != "" {
-			size += 1 + len(v.task)
+		if task := v.Task(); task != "" {
+			size += 1 + len(task)
 		}
 		if v.node.Name != "" {
 			size += 1 + len(v.node.Name)
@@ -121,7 +133,7 @@ func (v *View) appendPath(b []byte) []byte {
 	if v.node.above != nil {
 		b = v.node.above.appendPath(b)
 	}
-	for _, name := range [...]string{v.node.Name, v.task} {
+	for _, name := range [...]string{v.node.Name, v.Task()} {
 		if name == "" {
 			continue
 		}

@@ -1,6 +1,10 @@
 package race
 
-import "time"
+import (
+	"time"
+
+	"github.com/curfew-go/curfew/internal/ctxnode"
+)
 
 // hedging is what a contest knows of attempts that are made only when they are
 // due. Its fields are under the contest's mu.
@@ -14,10 +18,10 @@ type hedging struct {
 
 	due      bool // the next one is to be launched
 	launched int
-	driving  bool        // somebody launches
-	busy     *entrant    // runs on the caller's goroutine; nil: none does
-	aside    int         // timers that are armed, and goroutines that launch aside
-	timer    *time.Timer // of the next one, or of one before; nil: there was none
+	driving  bool           // somebody launches
+	busy     *entrant       // runs on the caller's goroutine; nil: none does
+	aside    int            // timers that are armed, and goroutines that launch aside
+	timer    *ctxnode.Alarm // of the next one, or of one that has fired; nil: there is none
 }
 
 // arm sees to it that the next hedge is launched when After has passed.
@@ -40,13 +44,14 @@ func (c *contest) arm() {
 		c.dueLocked()
 	default:
 		c.aside++
-		c.timer = time.AfterFunc(delay, c.fire)
+		now := time.Now()
+		c.timer = ctxnode.SetAlarm(now, now.Add(delay), c)
 	}
 }
 
-// fire is the timer's. One that was disarmed in the instant in which it fired makes
+// Ring is part of ctxnode.Ringer: the timer's. One that was disarmed in the instant in which it fired makes
 // a hedge due as if it had fired a moment earlier.
-func (c *contest) fire() {
+func (c *contest) Ring() {
 	c.mu.Lock()
 	if c.verdict == undecided {
 		c.dueLocked()
@@ -62,6 +67,7 @@ func (c *contest) asideOverLocked() {
 
 func (c *contest) disarmLocked() {
 	if c.timer != nil && c.timer.Stop() {
+		c.timer = nil
 		c.aside--
 	}
 }

@@ -34,7 +34,7 @@ func newRace[T any](c Config[T], name string, need, tries int) *race[T] {
 func (r *race[T]) run(ctx context.Context, origin any) ([]T, error) {
 	r.changed.L = &r.mu
 	r.node.Owner = &r.contest
-	if _, err := ctxnode.Hooks.Enter(&r.node, ctx, &r.limit, time.Now()); err != nil {
+	if _, err := ctxnode.Hooks.Enter(&r.node, ctx, &r.limit, time.Time{}); err != nil {
 		return nil, r.refused(ctx, err)
 	}
 	r.refs = 1
