@@ -9,14 +9,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/curfew-go/curfew/internal/servers"
+	curfewpgx "github.com/curfew-go/curfew/adapters/pgx"
 )
 
 // BenchmarkOursOverBare takes turns between a connection of ours and one of plain
 // pgx, both under the same ctx, and reports the medians and their ratio. Taking
 // turns is what makes them comparable on a machine with other work.
 func BenchmarkOursOverBare(b *testing.B) {
-	server := servers.Start(b, servers.PostgreSQL)
+	server := start(b)
 	_, err := bare(b, config(b, server, server.Addr(), pgx.QueryExecModeExec)).Exec(b.Context(), "create unlogged table written (n int)")
 	require.NoError(b, err)
 	one := func(ctx context.Context, conn *pgx.Conn) error { return ask(ctx, conn, "select $1::int") }
@@ -24,13 +24,16 @@ func BenchmarkOursOverBare(b *testing.B) {
 		name string
 		mode pgx.QueryExecMode
 		f    func(context.Context, *pgx.Conn) error
+		opts []curfewpgx.Option
 	}{
-		{"cached statement", pgx.QueryExecModeCacheStatement, one},
-		{"cached description", pgx.QueryExecModeCacheDescribe, one},
-		{"describe and execute", pgx.QueryExecModeDescribeExec, one},
-		{"exec", pgx.QueryExecModeExec, one},
-		{"simple", pgx.QueryExecModeSimpleProtocol, one},
-		{"transaction of two reads", pgx.QueryExecModeCacheStatement, walks[4].walk},
+		{"cached statement", pgx.QueryExecModeCacheStatement, one, nil},
+		{"cached description", pgx.QueryExecModeCacheDescribe, one, nil},
+		{"describe and execute", pgx.QueryExecModeDescribeExec, one, nil},
+		{"exec", pgx.QueryExecModeExec, one, nil},
+		{"simple", pgx.QueryExecModeSimpleProtocol, one, nil},
+		{"cached statement with LockWait", pgx.QueryExecModeCacheStatement, one, []curfewpgx.Option{curfewpgx.LockWait(0.5)}},
+		{"simple with LockWait", pgx.QueryExecModeSimpleProtocol, one, []curfewpgx.Option{curfewpgx.LockWait(0.5)}},
+		{"transaction of two reads", pgx.QueryExecModeCacheStatement, walks[4].walk, nil},
 		{"transaction of two writes", pgx.QueryExecModeCacheStatement, func(ctx context.Context, conn *pgx.Conn) error {
 			return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 				if _, err := tx.Exec(ctx, "insert into written values ($1)", 1); err != nil {
@@ -39,7 +42,7 @@ func BenchmarkOursOverBare(b *testing.B) {
 				_, err := tx.Exec(ctx, "insert into written values ($1)", 2)
 				return err
 			})
-		}},
+		}, nil},
 		{"20000 rows", pgx.QueryExecModeCacheStatement, func(ctx context.Context, conn *pgx.Conn) error {
 			rows, err := conn.Query(ctx, "select n, n::text from generate_series(1, 20000) n")
 			if err != nil {
@@ -48,7 +51,7 @@ func BenchmarkOursOverBare(b *testing.B) {
 			for rows.Next() {
 			}
 			return rows.Err()
-		}},
+		}, nil},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			var conns [2]*pgx.Conn
@@ -56,8 +59,8 @@ func BenchmarkOursOverBare(b *testing.B) {
 			defer cancel()
 			var took [2][]time.Duration
 			for n := 0; b.Loop(); n++ {
-				if n%500 == 0 { // where the system puts two processes makes more of a difference than we do
-					for i, open := range []func(testing.TB, *pgx.ConnConfig) *pgx.Conn{bare, func(tb testing.TB, cfg *pgx.ConnConfig) *pgx.Conn { return connect(tb, cfg) }} {
+				if n%50 == 0 { // where the system puts two processes makes more of a difference than we do
+					for i, open := range []func(testing.TB, *pgx.ConnConfig) *pgx.Conn{bare, func(tb testing.TB, cfg *pgx.ConnConfig) *pgx.Conn { return connect(tb, cfg, c.opts...) }} {
 						if conns[i] != nil {
 							require.NoError(b, conns[i].Close(ctx))
 						}

@@ -4,42 +4,43 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	curfewpgx "github.com/curfew-go/curfew/adapters/pgx"
-	"github.com/curfew-go/curfew/adapters/pgx/internal/pgtest"
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/netproxy"
 	"github.com/curfew-go/curfew/internal/servers"
 )
 
 func TestCase44_AQueryUnderADeadlineEndsWithCancelsBlocked(t *testing.T) {
-	server := servers.Start(t, servers.PostgreSQL)
+	server := start(t)
 	watcher := bare(t, config(t, server, server.Addr(), pgx.QueryExecModeExec))
-	proxy := pgtest.NewProxy(t, server.Addr())
+	proxy := netproxy.New(t, server.Addr())
 	conn := connect(t, config(t, server, proxy.Addr(), pgx.QueryExecModeCacheStatement))
 	ctx := within(t, 300*time.Millisecond)
 	tx, err := conn.Begin(ctx)
 	require.NoError(t, err)
-	proxy.Deafen()
+	proxy.Deafen(true)
 	began := time.Now()
 	assert.ErrorIs(t, run(ctx, tx, runaways["sleep"]), context.DeadlineExceeded)
-	assert.Less(t, time.Since(began), 350*time.Millisecond)
+	assertTook(t, time.Since(began), 0, 350*time.Millisecond, "until the deadline")
 	_ = tx.Rollback(t.Context()) // fails if the connection had to be given up
 	assert.Zero(t, running(t, watcher), "working, or idle in a transaction")
 }
 
 func TestCase45_AHundredDeadlinesAtOnceMakeNoStormOfConnections(t *testing.T) {
-	server := servers.Start(t, servers.PostgreSQL, "max_connections=150")
-	proxy := pgtest.NewProxy(t, server.Addr())
+	server := start(t)
+	proxy := netproxy.New(t, server.Addr())
 	pool := newPool(t, config(t, server, proxy.Addr(), pgx.QueryExecModeExec), 100, curfewpgx.Slush(roomy))
 	const many = 100
 	all := func(f func(*pgx.Conn)) {
@@ -62,7 +63,7 @@ func TestCase45_AHundredDeadlinesAtOnceMakeNoStormOfConnections(t *testing.T) {
 	all(func(*pgx.Conn) {})
 	before := proxy.Conns()
 	all(func(conn *pgx.Conn) {
-		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond)
 		defer cancel()
 		err := run(ctx, conn, runaways["sleep"])
 		assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err), "%v", err)
@@ -71,35 +72,17 @@ func TestCase45_AHundredDeadlinesAtOnceMakeNoStormOfConnections(t *testing.T) {
 	assert.LessOrEqual(t, proxy.Conns()-before, int64(10))
 }
 
-// Case 50: a COMMIT whose answer is lost must not read as a failure to commit.
-func TestCase50_ACommitWithoutAnswerIsTheDeadlineAndNotAnAnswer(t *testing.T) {
-	server := servers.Start(t, servers.PostgreSQL)
-	conn := connect(t, config(t, server, server.Addr(), pgx.QueryExecModeExec))
-	tx, err := conn.Begin(within(t, time.Minute))
-	require.NoError(t, err)
-	server.Freeze()
-	ctx := within(t, 300*time.Millisecond)
-	began := time.Now()
-	err = curfewpgx.Error(ctx, tx.Commit(ctx))
-	took := time.Since(began)
-	server.Thaw()
-	assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err), "%v", err)
-	assert.Empty(t, stateOf(err))
-	assert.False(t, pgconn.SafeToRetry(err))
-	assert.InDelta(t, 300, took.Milliseconds(), 60)
-}
-
 func TestCase54_TheLimitIsSeenByTheServerThroughAPooler(t *testing.T) {
-	server := servers.Start(t, servers.PostgreSQL)
+	server := start(t)
 	bouncer := servers.StartPgBouncer(t, server)
 	conn := connect(t, config(t, bouncer, bouncer.Addr(), pgx.QueryExecModeExec), curfewpgx.BehindPooler())
 	var v string
 	require.NoError(t, conn.QueryRow(within(t, 30*time.Second), "select current_setting('statement_timeout')").Scan(&v))
-	assert.Regexp(t, `^29[0-9]{3}ms$`, v)
+	assertLimit(t, 30*time.Second, v)
 }
 
 func TestCase55_NothingOfTheLimitIsLeftForTheNextClientOfAPooler(t *testing.T) {
-	server := servers.Start(t, servers.PostgreSQL)
+	server := start(t)
 	bouncer := servers.StartPgBouncer(t, server, "default_pool_size=1")
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -110,7 +93,7 @@ func TestCase55_NothingOfTheLimitIsLeftForTheNextClientOfAPooler(t *testing.T) {
 				var mine, theirs string
 				require.NoError(t, ours.QueryRow(ctx, "select current_setting('statement_timeout')").Scan(&mine))
 				require.NoError(t, other.QueryRow(ctx, "select current_setting('statement_timeout')").Scan(&theirs))
-				require.Regexp(t, `^29[0-9]{3}ms$`, mine)
+				assertLimit(t, 30*time.Second, mine)
 				require.Equal(t, "0", theirs)
 			}
 			err := run(within(t, 150*time.Millisecond), ours, runaways["sleep"])
@@ -120,7 +103,7 @@ func TestCase55_NothingOfTheLimitIsLeftForTheNextClientOfAPooler(t *testing.T) {
 }
 
 func TestCase57_NoNoticePerStatement(t *testing.T) {
-	server := servers.Start(t, servers.PostgreSQL)
+	server := start(t)
 	eachMode(t, func(t *testing.T, mode pgx.QueryExecMode) {
 		cfg := config(t, server, server.Addr(), mode)
 		cfg.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { t.Errorf("notice: %s", n.Message) }
@@ -135,7 +118,7 @@ func TestCase57_NoNoticePerStatement(t *testing.T) {
 }
 
 func TestCase58_VacuumAndConcurrentIndexesRun(t *testing.T) {
-	server := servers.Start(t, servers.PostgreSQL)
+	server := start(t)
 	conn := connect(t, config(t, server, server.Addr(), pgx.QueryExecModeCacheStatement))
 	for _, sql := range []string{"create table c58 (n int)", "vacuum c58", "create index concurrently on c58 (n)"} {
 		_, err := conn.Exec(within(t, time.Minute), sql)
@@ -144,89 +127,40 @@ func TestCase58_VacuumAndConcurrentIndexesRun(t *testing.T) {
 }
 
 func TestCase60_ADeferredTriggerIsCutBeforeTheCommit(t *testing.T) {
-	server := servers.Start(t, servers.PostgreSQL)
-	eachMode(t, func(t *testing.T, mode pgx.QueryExecMode) {
+	server := start(t)
+	eachModeAtOnce(t, func(t *testing.T, mode pgx.QueryExecMode) {
+		table := fmt.Sprintf("c60_%d", mode)
 		setup := bare(t, config(t, server, server.Addr(), mode))
-		_, err := setup.Exec(t.Context(), `drop table if exists c60; create table c60 (n int);
-			create or replace function slow60() returns trigger language plpgsql as
-			$$ begin perform pg_sleep(0.5); return null; end $$;
-			create constraint trigger s after insert on c60 deferrable initially deferred
-			for each row execute function slow60()`)
+		_, err := setup.Exec(t.Context(), strings.ReplaceAll(`create table TBL (n int);
+			create or replace function slow_TBL() returns trigger language plpgsql as
+			$$ begin perform pg_sleep(case new.n when 1 then 0 else 60 end); return null; end $$;
+			create constraint trigger s after insert on TBL deferrable initially deferred
+			for each row execute function slow_TBL()`, "TBL", table))
 		require.NoError(t, err)
 		conn := connect(t, config(t, server, server.Addr(), mode), curfewpgx.Slush(roomy))
-		insert := func(d time.Duration) (took time.Duration, err error) {
+		insert := func(d time.Duration, n int) (took time.Duration, err error) {
 			ctx := within(t, d)
 			tx, err := conn.Begin(ctx)
 			require.NoError(t, err)
-			_, err = tx.Exec(ctx, "insert into c60 values (1)")
+			_, err = tx.Exec(ctx, "insert into "+table+" values ($1)", n)
 			require.NoError(t, err)
 			began := time.Now()
 			err = curfewpgx.Error(ctx, tx.Commit(ctx))
 			return time.Since(began), err
 		}
-		_, err = insert(10 * time.Second)
+		_, err = insert(time.Minute, 1)
 		require.NoError(t, err)
-		took, err := insert(200 * time.Millisecond)
+		took, err := insert(500*time.Millisecond, 2)
 		assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err), "%v", err)
-		assert.Less(t, took, 300*time.Millisecond)
+		assertTook(t, took, 0, 550*time.Millisecond, "until the deadline")
 		var rows int
-		require.NoError(t, setup.QueryRow(t.Context(), "select count(*) from c60").Scan(&rows))
+		require.NoError(t, setup.QueryRow(t.Context(), "select count(*) from "+table).Scan(&rows))
 		assert.Equal(t, 1, rows)
 	})
 }
 
-func TestAFrozenServerCostsNoMoreThanTheDeadlineAndThePoolComesBack(t *testing.T) {
-	server := servers.Start(t, servers.PostgreSQL)
-	plain := config(t, server, server.Addr(), pgx.QueryExecModeCacheStatement)
-	pool := newPool(t, config(t, server, server.Addr(), pgx.QueryExecModeCacheStatement), 2)
-	best, took := time.Hour, time.Hour
-	for range stress(4) {
-		began := time.Now()
-		bare(t, plain)
-		connects := time.Since(began) // on this machine, with its load
-		require.NoError(t, run(t.Context(), pool, "select 1, $1::int"))
-		server.Freeze()
-		for range 2 { // on the connection there was, and on a new one
-			began := time.Now()
-			ctx := within(t, 300*time.Millisecond)
-			err := run(ctx, pool, "select 1, $1::int")
-			assert.ErrorIs(t, err, context.DeadlineExceeded)
-			assert.NotContains(t, err.Error(), "curfew database", "the address")
-			took = min(took, time.Since(began))
-		}
-		server.Thaw()
-		began = time.Now()
-		require.NoError(t, run(within(t, 5*time.Second), pool, "select 1, $1::int"))
-		back := time.Since(began)
-		t.Logf("back %v after the thaw; a plain connect takes %v", back, connects)
-		best = min(best, back-connects)
-	}
-	assert.InDelta(t, 300, took.Milliseconds(), 60)
-	assert.Less(t, best, 50*time.Millisecond, "the pool waits for one new connection and nothing else")
-}
-
-func TestAPoolNeverHandsOutAConnectionThatWasGivenUp(t *testing.T) {
-	server := servers.Start(t, servers.PostgreSQL)
-	pc, err := pgxpool.ParseConfig("")
-	require.NoError(t, err)
-	pc.ConnConfig = config(t, server, server.Addr(), pgx.QueryExecModeCacheStatement)
-	curfewpgx.Configure(pc.ConnConfig)
-	pc.MaxConns, pc.ShouldPing = 2, func(context.Context, pgxpool.ShouldPingParams) bool { return true }
-	pool, err := pgxpool.NewWithConfig(t.Context(), pc)
-	require.NoError(t, err)
-	defer pool.Close()
-	for range stress(10) {
-		require.NoError(t, run(t.Context(), pool, "select 1, $1::int"))
-		server.Freeze()
-		began := time.Now()
-		assert.Error(t, run(within(t, 50*time.Millisecond), pool, "select 1, $1::int"), "in the ping")
-		assert.Less(t, time.Since(began), 250*time.Millisecond)
-		server.Thaw()
-	}
-}
-
 func TestDatabaseSQLCarriesTheDeadlineToo(t *testing.T) {
-	server := servers.Start(t, servers.PostgreSQL)
+	server := start(t)
 	cfg := config(t, server, server.Addr(), pgx.QueryExecModeCacheStatement)
 	theirs := &noted{}
 	cfg.Tracer = theirs
@@ -238,7 +172,7 @@ func TestDatabaseSQLCarriesTheDeadlineToo(t *testing.T) {
 		require.NoError(t, db.QueryRowContext(within(t, 30*time.Second), "show statement_timeout").Scan(&v))
 		assert.Equal(t, "0", v, "show has none of its own")
 		require.NoError(t, db.QueryRowContext(within(t, 30*time.Second), "select current_setting('statement_timeout')").Scan(&v))
-		assert.Regexp(t, `^29[0-9]{3}ms$`, v)
+		assertLimit(t, 30*time.Second, v)
 	}
 	assert.NotZero(t, theirs.started, "the user's tracer goes on")
 	assert.Equal(t, theirs.started, theirs.ended)
@@ -249,7 +183,7 @@ func TestDatabaseSQLCarriesTheDeadlineToo(t *testing.T) {
 }
 
 func TestALockTimeoutNamesItsPhase(t *testing.T) {
-	server := servers.Start(t, servers.PostgreSQL)
+	server := start(t)
 	holder := bare(t, config(t, server, server.Addr(), pgx.QueryExecModeExec))
 	conn := connect(t, config(t, server, server.Addr(), pgx.QueryExecModeExec))
 	_, err := holder.Exec(t.Context(), "create table held (n int)")

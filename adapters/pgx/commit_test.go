@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	curfewpgx "github.com/curfew-go/curfew/adapters/pgx"
-	"github.com/curfew-go/curfew/adapters/pgx/internal/pgtest"
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/netproxy"
 	"github.com/curfew-go/curfew/internal/servers"
 )
 
@@ -57,12 +57,12 @@ var writes = map[string]func(ctx context.Context, tx pgx.Tx, n int) error{
 // A keeper holds what rounds of commits need.
 type keeper struct {
 	watcher *pgx.Conn
-	proxy   *pgtest.Proxy
+	proxy   *netproxy.Proxy
 	pool    *pgxpool.Pool
 }
 
 func newKeeper(t *testing.T, server *servers.Server, mode pgx.QueryExecMode, opts ...curfewpgx.Option) *keeper {
-	k := &keeper{watcher: bare(t, config(t, server, server.Addr(), pgx.QueryExecModeExec)), proxy: pgtest.NewProxy(t, server.Addr())}
+	k := &keeper{watcher: bare(t, config(t, server, server.Addr(), pgx.QueryExecModeExec)), proxy: netproxy.New(t, server.Addr())}
 	_, err := k.watcher.Exec(t.Context(), `create table if not exists kept (n int);
 		create or replace function keep(n int) returns int language sql as $$ insert into kept values (n) returning n $$;
 		create or replace procedure keep_too(n int) language sql as $$ insert into kept values (n) $$`)
@@ -88,10 +88,10 @@ func (k *keeper) there(t *testing.T, pid uint32, n int) bool {
 }
 
 func TestACommitThatIsCutIsNeverReportedForWhatItIsNot(t *testing.T) {
-	server := servers.Start(t, servers.PostgreSQL, "jit=off")
-	cuts := map[string]pgtest.Cut{
-		"before": pgtest.Before, "half": pgtest.Half, "during": pgtest.During, "after": pgtest.After,
-		"answer held back": pgtest.Stalled, "request held back": pgtest.HeldRequest, "not at all": pgtest.None,
+	server := start(t)
+	cuts := map[string]cut{
+		"before": before, "half": half, "during": during, "after": after,
+		"answer held back": stalled, "request held back": held, "not at all": uncut,
 	}
 	var names []string
 	for name := range writes {
@@ -105,12 +105,12 @@ func TestACommitThatIsCutIsNeverReportedForWhatItIsNot(t *testing.T) {
 	for how, cut := range cuts {
 		t.Run(how, func(t *testing.T) {
 			outcomes := map[string]int{}
-			for i := range stress(50) {
+			for i := range rounds(8, 1000) {
 				mode, write := modes[i%len(modes)], names[i%len(names)]
 				k := keepers[mode]
 				n++
-				limit := 5 * time.Second
-				if cut == pgtest.Stalled || cut == pgtest.HeldRequest {
+				limit := 30 * time.Second
+				if cut == stalled || cut == held {
 					limit = 40 * time.Millisecond
 				}
 				var pid uint32
@@ -121,10 +121,10 @@ func TestACommitThatIsCutIsNeverReportedForWhatItIsNot(t *testing.T) {
 						return err
 					}
 					sent = true
-					k.proxy.CutAtCommit(cut)
+					cutAtCommit(k.proxy, cut)
 					return nil
 				})
-				k.proxy.CutAtCommit(pgtest.None)
+				cutAtCommit(k.proxy, uncut)
 				if !sent { // the machine was too slow for so short a limit
 					require.Error(t, err)
 					require.False(t, k.there(t, pid, n))
@@ -139,7 +139,7 @@ func TestACommitThatIsCutIsNeverReportedForWhatItIsNot(t *testing.T) {
 					outcome = e.Outcome.String()
 					if e.Outcome == curfewpgx.Unknown {
 						require.NotZero(t, e.XID, "%s %s", mode, write)
-						if cut == pgtest.HeldRequest { // the server would wait for it until the proxy ends
+						if cut == held { // the server would wait for it until the proxy ends
 							_, err := k.watcher.Exec(t.Context(), "select pg_terminate_backend($1)", int32(pid))
 							require.NoError(t, err)
 						}
@@ -154,9 +154,9 @@ func TestACommitThatIsCutIsNeverReportedForWhatItIsNot(t *testing.T) {
 			}
 			t.Logf("%v", outcomes)
 			switch cut {
-			case pgtest.None:
+			case uncut:
 				assert.NotZero(t, outcomes["committed"])
-			case pgtest.Before, pgtest.Half, pgtest.During, pgtest.After:
+			case before, half, during, after:
 				assert.NotZero(t, outcomes["commit unknown"])
 			}
 		})
@@ -164,7 +164,7 @@ func TestACommitThatIsCutIsNeverReportedForWhatItIsNot(t *testing.T) {
 }
 
 func TestACommitThatIsLostSaysSoThroughPgxAndDatabaseSQL(t *testing.T) {
-	server := servers.Start(t, servers.PostgreSQL)
+	server := start(t)
 	k := newKeeper(t, server, pgx.QueryExecModeCacheStatement)
 	cfg := config(t, server, k.proxy.Addr(), pgx.QueryExecModeCacheStatement)
 	curfewpgx.Configure(cfg)
@@ -185,18 +185,22 @@ func TestACommitThatIsLostSaysSoThroughPgxAndDatabaseSQL(t *testing.T) {
 		return tx.Commit()
 	}
 	for name, commit := range map[string]func(context.Context) error{"pgx": byPgx, "database/sql": bySQL} {
-		for _, cut := range []pgtest.Cut{pgtest.After, pgtest.Stalled} {
-			ctx := within(t, 500*time.Millisecond)
-			k.proxy.CutAtCommit(cut)
+		for _, cut := range []cut{after, stalled} {
+			limit := time.Minute
+			if cut == stalled {
+				limit = time.Second
+			}
+			ctx := within(t, limit)
+			cutAtCommit(k.proxy, cut)
 			err := commit(ctx)
 			var e *curfewpgx.CommitError
 			require.True(t, errors.As(err, &e), "%s: %v", name, err)
 			assert.Equal(t, curfewpgx.Unknown, e.Outcome, "%s: %v", name, err)
 			assert.False(t, pgconn.SafeToRetry(err))
-			assert.Equal(t, cut == pgtest.Stalled, errors.Is(err, context.DeadlineExceeded), "%s: %v", name, err)
+			assert.Equal(t, cut == stalled, errors.Is(err, context.DeadlineExceeded), "%s: %v", name, err)
 			err = curfewpgx.Error(ctx, err)
 			require.True(t, errors.As(err, &e))
-			if cut == pgtest.Stalled {
+			if cut == stalled {
 				var cause *budget.Cause
 				require.True(t, errors.As(err, &cause))
 				assert.Equal(t, budget.DeadlineExceeded, cause.Kind)

@@ -2,7 +2,11 @@ package curfewpgx
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/multitracer"
@@ -23,6 +27,7 @@ func (o option) apply(s *settings) { o(s) }
 type settings struct {
 	slush  wire.Slush
 	pooler bool
+	locks  float64
 }
 
 // Slush sets how much of the time left is kept back from the server's limit, for
@@ -37,6 +42,19 @@ func Slush(s wire.Slush) Option { return option(func(c *settings) { c.slush = s 
 // a burst. Without the option a connection finds out for itself, at the price of up to two
 // statements that fail with 26000 or 42P05.
 func BehindPooler() Option { return option(func(c *settings) { c.pooler = true }) }
+
+// LockWait has a statement that waits for a lock give up after a share of its limit, above 0 and below
+// 1: with 55P03, of which [Error] makes a DependencyTimeout of the phase "lock_wait".
+// So the caller learns what the time went for, and has some of it left. It is sent with the
+// limit, as a lock_timeout that is local to the transaction, and replaces one that the
+// session has. Each lock is waited for anew, and a LOCK outside of a transaction is none of it. The
+// default is that a lock may take all there is. Another share panics.
+func LockWait(share float64) Option {
+	if !(share > 0 && share < 1) {
+		panic(fmt.Sprintf("curfewpgx: LockWait: share %v is not between 0 and 1", share))
+	}
+	return option(func(c *settings) { c.locks = share })
+}
 
 // Configure has connections made from cfg carry deadlines into the server. Call
 // it once, before cfg is used, and after its own Tracer, DialFunc and
@@ -78,6 +96,7 @@ func Configure(cfg *pgx.ConnConfig, opts ...Option) {
 		}
 		return conn, err
 	}
+	most := ownLimit(cfg)
 	after := cfg.AfterNetConnect
 	cfg.AfterNetConnect = func(ctx context.Context, c *pgconn.Config, conn net.Conn) (net.Conn, error) {
 		if after != nil {
@@ -86,11 +105,35 @@ func Configure(cfg *pgx.ConnConfig, opts ...Option) {
 				return conn, err
 			}
 		}
-		return stream.New(conn, s.pooler, lostCommit), nil
+		return stream.New(conn, stream.Config{Nameless: s.pooler, Locks: s.locks, Most: most, Lost: lostCommit}), nil
 	}
 	cfg.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		return &ladder{conn: conn, slush: s.slush}
 	}
+}
+
+// ownLimit returns the statement_timeout that cfg asks for at login, 0 for none. Of one that the role
+// or the database has, or that was set later, the client learns at the cost of a turn only.
+//
+// Units: PostgreSQL documentation, "Parameter Names and Values".
+func ownLimit(cfg *pgx.ConnConfig) time.Duration {
+	text := strings.TrimSpace(cfg.RuntimeParams["statement_timeout"])
+	digits := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyz ")
+	n, err := strconv.ParseInt(digits, 10, 32)
+	if err != nil || n <= 0 {
+		return 0
+	}
+	switch strings.TrimSpace(text[len(digits):]) {
+	case "", "ms":
+		return time.Duration(n) * time.Millisecond
+	case "s":
+		return time.Duration(n) * time.Second
+	case "min":
+		return time.Duration(n) * time.Minute
+	case "h":
+		return time.Duration(n) * time.Hour
+	}
+	return 0
 }
 
 func isOurs(t pgx.QueryTracer) bool {

@@ -45,14 +45,21 @@
 // session waits. With the id [Resolve] finds out what became of a COMMIT without an
 // answer, which is a [CommitError]. [WithTx] does all of it in one call.
 //
+// # Locks, and jobs that somebody cancels
+//
+// With [LockWait] a statement that waits for a lock gives up while there is time left, and
+// says what it waited for. [Listen] is a source for checkpoint.Watch that hears of a cancel by
+// NOTIFY.
+//
 // # What to know
 //
 // PostgreSQL does not look at limits or cancels while it compiles a query (jit, on by default
 // and begun for costly plans): a statement may then end 100 ms late. Nor while it
 // removes temporary files, 10 ms for 40 MB. Measured on 15.18.
 //
-// While a limit is armed it replaces a statement_timeout that the role, the
-// database or the session has, even a shorter one. In the simple protocol its text shows in
-// pg_stat_activity. An idle_in_transaction_session_timeout should be longer than
+// While a limit is armed it replaces a statement_timeout that the role or the database
+// has, or that was set later, even a shorter one. One of the connection string, or else of
+// RuntimeParams, stays where it is shorter, and what it ends is no deadline. In the simple
+// protocol the limit's text shows in pg_stat_activity. An idle_in_transaction_session_timeout should be longer than
 // deadlines are, by a second: the server ends the whole session for it.
 package curfewpgx

@@ -16,6 +16,7 @@ import (
 	curfewpgx "github.com/curfew-go/curfew/adapters/pgx"
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/budget/wire"
+	"github.com/curfew-go/curfew/checkpoint"
 )
 
 // A pool behind pgbouncer, with the slush of a slow network.
@@ -58,6 +59,18 @@ func ExampleError() {
 	// failed
 }
 
+// A pool whose callers keep half of their time when they wait for a lock in vain.
+func ExampleLockWait() {
+	config, _ := pgxpool.ParseConfig("postgres://app@db.example/shop")
+	curfewpgx.Configure(config.ConnConfig, curfewpgx.LockWait(0.5))
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	err := curfewpgx.Error(ctx, &pgconn.PgError{Code: "55P03"}) // what a statement then returns
+	fmt.Println(budget.KindOf(err), ctx.Err())
+	// Output: dependency_timeout <nil>
+}
+
 // A report that may take as long as it takes, in a request that may not.
 func ExampleWithout() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -65,6 +78,25 @@ func ExampleWithout() {
 	_, bounded := curfewpgx.Without(ctx).Deadline()
 	fmt.Println(bounded) // ctx still ends the call from the client
 	// Output: true
+}
+
+// A worker whose job may be cancelled from any machine, and by a row in a table.
+func ExampleListen() {
+	config, err := pgx.ParseConfig("postgres://app@127.0.0.1:1/shop")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	source := curfewpgx.Listen(config, curfewpgx.ListenConfig{
+		Channel: "jobs",
+		Query:   "select id from jobs where cancelled and id = any($1)",
+	})
+	defer source.Close()
+
+	ctx, stop := checkpoint.Watch(context.Background(), source, "export-7", 20*time.Millisecond)
+	defer stop()
+	fmt.Println(ctx.Err()) // nobody answers there, which cancels nothing
+	// Output: <nil>
 }
 
 func TestConfigureRefusesWhatIsAMistakeInTheProgram(t *testing.T) {

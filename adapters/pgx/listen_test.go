@@ -9,14 +9,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/curfew-go/curfew/adapters/pgx/internal/pgtest"
-	"github.com/curfew-go/curfew/internal/servers"
+	"github.com/curfew-go/curfew/internal/netproxy"
 )
 
 func TestAWaitForNotificationsEndsAtItsDeadlineAndKeepsTheConnection(t *testing.T) {
-	server := servers.Start(t, servers.PostgreSQL)
+	server := start(t)
 	other := bare(t, config(t, server, server.Addr(), pgx.QueryExecModeExec))
-	proxy := pgtest.NewProxy(t, server.Addr())
+	proxy := netproxy.New(t, server.Addr())
 	conn := connect(t, config(t, server, proxy.Addr(), pgx.QueryExecModeCacheStatement))
 	_, err := conn.Exec(within(t, time.Minute), "listen news")
 	require.NoError(t, err)

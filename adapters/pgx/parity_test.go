@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/curfew-go/curfew/internal/servers"
+	curfewpgx "github.com/curfew-go/curfew/adapters/pgx"
 )
 
 // shapes are statements whose answers must be the same with and without us. They
@@ -86,17 +86,20 @@ func answerOf(ctx context.Context, t *testing.T, conn *pgx.Conn, sql string, arg
 }
 
 func TestAnswersAreTheSameValueByValueAndTypeByType(t *testing.T) {
-	server := servers.Start(t, servers.PostgreSQL)
+	server := start(t)
 	eachMode(t, func(t *testing.T, mode pgx.QueryExecMode) {
 		plain := bare(t, config(t, server, server.Addr(), mode))
 		ours := connect(t, config(t, server, server.Addr(), mode))
-		for round := range 3 {
+		locks := connect(t, config(t, server, server.Addr(), mode), curfewpgx.LockWait(0.5))
+		for round := range 2 { // cold, and with all prepared that can be
 			for _, q := range shapes {
 				want := answerOf(t.Context(), t, plain, q.sql, q.args)
 				got := answerOf(within(t, time.Minute), t, ours, q.sql, q.args)
 				assert.Equal(t, want, got, "round %d: %.60s", round, q.sql)
+				got = answerOf(within(t, time.Minute), t, locks, q.sql, q.args)
+				assert.Equal(t, want, got, "round %d, with a limit for locks: %.60s", round, q.sql)
 			}
-			for _, conn := range []*pgx.Conn{plain, ours} {
+			for _, conn := range []*pgx.Conn{plain, ours, locks} {
 				_, err := conn.Exec(t.Context(), "drop table parity")
 				require.NoError(t, err)
 			}
@@ -107,7 +110,7 @@ func TestAnswersAreTheSameValueByValueAndTypeByType(t *testing.T) {
 
 func TestStatementsThatMayNotShareATransactionStillRun(t *testing.T) {
 	// Case 58 is about the kind; this is the list.
-	server := servers.Start(t, servers.PostgreSQL)
+	server := start(t)
 	eachMode(t, func(t *testing.T, mode pgx.QueryExecMode) {
 		conn := connect(t, config(t, server, server.Addr(), mode))
 		for _, sql := range []string{
@@ -140,7 +143,7 @@ func TestStatementsThatMayNotShareATransactionStillRun(t *testing.T) {
 }
 
 func TestStatementsThatMayNotShareATransactionRunInTheExtendedProtocolToo(t *testing.T) {
-	server := servers.Start(t, servers.PostgreSQL)
+	server := start(t)
 	eachMode(t, func(t *testing.T, mode pgx.QueryExecMode) {
 		conn := connect(t, config(t, server, server.Addr(), mode))
 		for range 2 { // the second time as a cached statement
@@ -155,7 +158,7 @@ func TestStatementsThatMayNotShareATransactionRunInTheExtendedProtocolToo(t *tes
 }
 
 func TestATransactionMayStillSetItselfUpAndLockBeforeItsSnapshot(t *testing.T) {
-	server := servers.Start(t, servers.PostgreSQL)
+	server := start(t)
 	eachMode(t, func(t *testing.T, mode pgx.QueryExecMode) {
 		conn := connect(t, config(t, server, server.Addr(), mode))
 		_, err := conn.Exec(t.Context(), "drop table if exists locked; create table locked (n int)")

@@ -1,19 +1,24 @@
 package curfewpgx_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	curfewpgx "github.com/curfew-go/curfew/adapters/pgx"
 	"github.com/curfew-go/curfew/budget/wire"
+	"github.com/curfew-go/curfew/internal/netproxy"
 	"github.com/curfew-go/curfew/internal/servers"
 )
 
@@ -32,12 +37,105 @@ func eachMode(t *testing.T, f func(t *testing.T, mode pgx.QueryExecMode)) {
 	}
 }
 
-// stress multiplies rounds.
-func stress(rounds int) int {
-	if n, err := strconv.Atoi(os.Getenv("CURFEW_STRESS")); err == nil && n > 1 {
-		return rounds * n
+func TestMain(m *testing.M) { os.Exit(servers.Main(m)) }
+
+var databases atomic.Int64
+
+// start returns the server that the tests share, with an empty database of the test's own.
+// LLVM, which looks at no limit while it compiles, is off.
+func start(tb testing.TB) *servers.Server {
+	tb.Helper()
+	s := servers.Shared(tb, servers.PostgreSQL, "jit=off", "max_connections=200")
+	name := fmt.Sprintf("test%d", databases.Add(1))
+	conn, err := pgx.Connect(context.Background(), s.DSN())
+	require.NoError(tb, err)
+	defer conn.Close(context.Background())
+	_, err = conn.Exec(context.Background(), "create database "+name)
+	require.NoError(tb, err)
+	return s.InDatabase(name)
+}
+
+// eachModeAtOnce is eachMode for what waits more than it works.
+func eachModeAtOnce(t *testing.T, f func(t *testing.T, mode pgx.QueryExecMode)) {
+	eachMode(t, func(t *testing.T, mode pgx.QueryExecMode) {
+		t.Parallel()
+		f(t, mode)
+	})
+}
+
+// late is when what takes a minute must have ended, on a machine however busy.
+const late = 15 * time.Second
+
+// assertTook says that something took between least and most, which holds on a machine
+// that does nothing else and is only asked for under CURFEW_STRESS.
+func assertTook(tb testing.TB, took, least, most time.Duration, what string) {
+	tb.Helper()
+	tb.Logf("%s: %v", what, took)
+	if stressed() > 1 {
+		assert.GreaterOrEqual(tb, took, least, what)
+		assert.LessOrEqual(tb, took, most, what)
 	}
-	return rounds
+	assert.Less(tb, took, late, what)
+}
+
+// assertLimit says that a statement_timeout as the server shows it was set from a deadline of d
+// a moment ago.
+func assertLimit(tb testing.TB, d time.Duration, shown string) {
+	tb.Helper()
+	limit, err := time.ParseDuration(shown)
+	require.NoError(tb, err, shown)
+	assert.Less(tb, limit, d)
+	assert.Greater(tb, limit, d/3)
+}
+
+// stressed is CURFEW_STRESS, and 1 without it.
+func stressed() int {
+	if n, err := strconv.Atoi(os.Getenv("CURFEW_STRESS")); err == nil && n > 1 {
+		return n
+	}
+	return 1
+}
+
+// stress multiplies rounds.
+func stress(rounds int) int { return rounds * stressed() }
+
+// rounds is few, and many at a CURFEW_STRESS of 10.
+func rounds(few, many int) int {
+	if n := stressed(); n > 1 {
+		return max(few, many*n/10)
+	}
+	return few
+}
+
+// A cut is how a proxy ends the connection of a client that commits.
+type cut int
+
+const (
+	uncut   cut = iota
+	before      // COMMIT does not reach the server
+	half        // a part of it does
+	during      // it does, and both ends are closed at once
+	after       // its answer is lost
+	stalled     // its answer is held back, and the connection stays
+	held        // COMMIT is held back, and the connection stays
+)
+
+// cutAtCommit has the connection that sends the next COMMIT through p ended so.
+func cutAtCommit(p *netproxy.Proxy, how cut) {
+	fate := map[cut]netproxy.Fate{before: netproxy.Drop, half: netproxy.Half, during: netproxy.Last, stalled: netproxy.Silenced, held: netproxy.Lost}[how]
+	var sent atomic.Bool
+	p.OnSend(func(b []byte) netproxy.Fate {
+		if how == uncut || !bytes.Contains(b, []byte("commit\x00")) || sent.Swap(true) {
+			return netproxy.Pass
+		}
+		return fate
+	})
+	p.OnAnswer(func(b []byte) netproxy.Fate {
+		if how == after && sent.Load() && bytes.Contains(b, []byte("COMMIT\x00")) {
+			return netproxy.Drop
+		}
+		return netproxy.Pass
+	})
 }
 
 // config is how to reach server through addr, which may be a proxy's.
@@ -91,4 +189,4 @@ func within(tb testing.TB, d time.Duration) context.Context {
 }
 
 // roomy is a slush with time for a cancel on a busy machine.
-var roomy = wire.Slush{Share: 0.5, Cap: time.Second}
+var roomy = wire.Slush{Share: 0.5, Cap: 3 * time.Second}

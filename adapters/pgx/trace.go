@@ -7,19 +7,18 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/curfew-go/curfew/adapters/internal/optout"
 	"github.com/curfew-go/curfew/adapters/pgx/internal/stream"
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/budget/wire"
 )
 
-type withoutKey struct{}
-
 // Without returns a ctx whose statements get no limit in the server. They are
 // ended from the client alone, by the same steps, which begin when ctx ends and
 // so come back up to the Slush's Cap after it. Inside a transaction the limit of the
-// statements before is lifted.
+// statements before is lifted. curfewsql.Without does the same: either holds in both.
 func Without(ctx context.Context) context.Context {
-	return context.WithValue(ctx, withoutKey{}, true)
+	return optout.With(ctx)
 }
 
 // leastLimit is the shortest limit that PostgreSQL can be given: it rounds less
@@ -86,7 +85,7 @@ func (t *tracer) begin(ctx context.Context, conn *pgx.Conn, sql string) context.
 	}
 	c := &call{Context: ctx, user: ctx, stream: s, depth: 1}
 	left, bounded := budget.Remaining(ctx)
-	if !bounded || ctx.Value(withoutKey{}) != nil {
+	if !bounded || optout.Of(ctx) {
 		s.ArmUnlimited()
 		return c
 	}

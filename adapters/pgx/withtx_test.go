@@ -1,6 +1,7 @@
 package curfewpgx_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"testing"
@@ -12,11 +13,11 @@ import (
 
 	curfewpgx "github.com/curfew-go/curfew/adapters/pgx"
 	"github.com/curfew-go/curfew/budget"
-	"github.com/curfew-go/curfew/internal/servers"
+	"github.com/curfew-go/curfew/internal/netproxy"
 )
 
 func TestWithTxEndsWhatItBegins(t *testing.T) {
-	server := servers.Start(t, servers.PostgreSQL)
+	server := start(t)
 	k := newKeeper(t, server, pgx.QueryExecModeCacheStatement, curfewpgx.Slush(roomy))
 	insert := func(ctx context.Context, tx pgx.Tx, n int) (uint32, error) {
 		_, err := tx.Exec(ctx, "insert into kept values ($1)", n)
@@ -45,7 +46,7 @@ func TestWithTxEndsWhatItBegins(t *testing.T) {
 	})
 	assert.False(t, k.there(t, pid, 2))
 
-	err = within(300*time.Millisecond, func(ctx context.Context, tx pgx.Tx) (err error) {
+	err = within(time.Second, func(ctx context.Context, tx pgx.Tx) (err error) {
 		pid, err = insert(ctx, tx, 3)
 		require.NoError(t, err)
 		<-ctx.Done()
@@ -82,7 +83,7 @@ func TestWithTxEndsWhatItBegins(t *testing.T) {
 func nothing(context.Context, pgx.Tx) error { return nil }
 
 func TestWithTxSaysThatItWaitedForAConnection(t *testing.T) {
-	server := servers.Start(t, servers.PostgreSQL)
+	server := start(t)
 	pool := newPool(t, config(t, server, server.Addr(), pgx.QueryExecModeExec), 1)
 	conn, err := pool.Acquire(t.Context())
 	require.NoError(t, err)
@@ -95,15 +96,20 @@ func TestWithTxSaysThatItWaitedForAConnection(t *testing.T) {
 }
 
 func TestACommitThatComesLateIsThereAndSaysSo(t *testing.T) {
-	server := servers.Start(t, servers.PostgreSQL)
+	server := start(t)
 	k := newKeeper(t, server, pgx.QueryExecModeExec, curfewpgx.Slush(roomy))
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := k.watcher.Exec(ctx, `create function slow_keep() returns trigger language plpgsql as $$ begin perform pg_sleep(0.1); return null; end $$;
 		create constraint trigger s after insert on kept deferrable initially deferred for each row execute function slow_keep()`)
 	require.NoError(t, err)
-	err = curfewpgx.WithTx(ctx, k.pool, budget.Within(10*time.Second), func(ctx context.Context, tx pgx.Tx) error {
+	k.proxy.OnSend(func(b []byte) netproxy.Fate {
+		if bytes.Contains(b, []byte("commit\x00")) {
+			cancel() // the grace is longer than COMMIT
+		}
+		return netproxy.Pass
+	})
+	err = curfewpgx.WithTx(ctx, k.pool, budget.Within(time.Minute), func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "insert into kept values ($1)", 1)
-		time.AfterFunc(50*time.Millisecond, cancel) // the grace is longer than COMMIT
 		return err
 	})
 	var commit *curfewpgx.CommitError

@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/curfew-go/curfew/adapters/internal/optout"
 	"github.com/curfew-go/curfew/budget"
 )
 
@@ -76,7 +77,7 @@ func (c *conn) startWith(ctx context.Context, phase string, arm func(limit time.
 		k.release()
 		return nil, tooLate(k.whose())
 	}
-	without := ctx.Value(withoutKey{}) != nil
+	without := optout.Of(ctx)
 	if bounded && !without {
 		k.slush = max(min(c.db.slush.Of(left), left-leastLimit), 0)
 		k.limit = max((left - k.slush).Truncate(time.Millisecond), leastLimit)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/curfew-go/curfew/adapters/internal/optout"
 	"github.com/curfew-go/curfew/budget/wire"
 )
 
@@ -65,11 +66,10 @@ func settle(where string, opts []Option) settings {
 	return s
 }
 
-type withoutKey struct{}
-
 // Without returns a ctx whose statements get no limit in the server. They are
 // ended from the client alone, by the same steps, which begin when ctx ends and
-// so come back up to the Slush's Cap after it.
+// so come back up to the Slush's Cap after it. curfewpgx.Without does the same: either
+// holds in both.
 func Without(ctx context.Context) context.Context {
-	return context.WithValue(ctx, withoutKey{}, true)
+	return optout.With(ctx)
 }

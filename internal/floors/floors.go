@@ -71,6 +71,7 @@ var Plan = []Room{
 	{Dir: "internal/repo", Floor: 0, ForTests: true},
 	{Dir: "internal/floors", Floor: 0, ForTests: true, Own: []string{"internal/repo"}},
 	{Dir: "internal/apisurface", Floor: 0, ForTests: true, Own: []string{"internal/repo"}},
+	{Dir: "internal/netproxy", Floor: 0, ForTests: true},
 	{Dir: "internal/servers", Floor: 0, ForTests: true},
 
 	{Dir: "budget", Floor: 1, Own: ground, Foreign: []string{xsync}},
@@ -92,11 +93,11 @@ var Plan = []Room{
 
 	{Dir: "adapters/http", Floor: 3, Own: upTo2},
 	{Dir: "adapters/http/curfewhttptest", Floor: 3, Own: with(upTo2, "adapters/http"), Later: true},
-	{Dir: "adapters/sql", Floor: 3, Own: upTo2},
+	{Dir: "adapters/internal/optout", Floor: 3},
+	{Dir: "adapters/sql", Floor: 3, Own: with(upTo2, "adapters/internal/optout")},
 	{Dir: "adapters/sql/sqltest", Floor: 3, Own: with(upTo2, "adapters/sql"), Foreign: []string{"github.com/stretchr/testify"}, ForTests: true},
-	{Dir: "adapters/pgx", Floor: 3, Own: with(upTo2, "adapters/sql", "adapters/pgx/internal/stream"), Foreign: []string{"github.com/jackc/pgx/v5"}},
+	{Dir: "adapters/pgx", Floor: 3, Own: with(upTo2, "adapters/internal/optout", "adapters/pgx/internal/stream"), Foreign: []string{"github.com/jackc/pgx/v5"}},
 	{Dir: "adapters/pgx/internal/stream", Floor: 3},
-	{Dir: "adapters/pgx/internal/pgtest", Floor: 3, ForTests: true},
 	{Dir: "adapters/redis", Floor: 3, Own: upTo2, Foreign: []string{"github.com/redis/go-redis/v9"}},
 
 	{Dir: "examples", Floor: TopFloor, Whole: true},

@@ -13,7 +13,7 @@ import (
 // does that hangs: connections stay open, new ones are accepted by the kernel,
 // and nobody answers.
 func (s *Server) Freeze() {
-	s.tb.Helper()
+	s.own("Freeze").Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.aliveLocked() || s.frozen {
@@ -29,7 +29,7 @@ func (s *Server) Freeze() {
 
 // Thaw lets a frozen server go on where it was.
 func (s *Server) Thaw() {
-	s.tb.Helper()
+	s.own("Thaw").Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.frozen {
@@ -42,7 +42,7 @@ func (s *Server) Thaw() {
 // Stop asks the server to end in good order, without waiting for its clients,
 // and returns once it did. A frozen server is thawed first.
 func (s *Server) Stop() {
-	s.tb.Helper()
+	s.own("Stop").Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cmd == nil {
@@ -61,29 +61,30 @@ func (s *Server) Stop() {
 	case <-s.exited:
 		s.cmd = nil
 	case <-limit.C:
-		s.tb.Errorf("servers: %s did not stop within %v and was killed", s.Kind, stopLimit)
-		s.killLocked()
+		s.tb.Errorf("servers: %s did not stop within %v and was killed: %v", s.Kind, stopLimit, s.killLocked())
 	}
 }
 
 // Kill ends the server with all its processes at once, frozen or not, and
 // returns when none of them is left.
 func (s *Server) Kill() {
-	s.tb.Helper()
+	s.own("Kill").Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cmd == nil {
 		s.tb.Errorf("servers: Kill of a %s that is down", s.Kind)
 		return
 	}
-	s.killLocked()
+	if err := s.killLocked(); err != nil {
+		s.tb.Errorf("servers: Kill of %s: %v", s.Kind, err)
+	}
 }
 
 // Restart starts a server that is down on the same port and data, and returns
 // once it answers; a server that is up is stopped first. Redis forgets its data
 // over a restart unless it was started with appendonly=yes.
 func (s *Server) Restart() {
-	s.tb.Helper()
+	s.own("Restart").Helper()
 	s.mu.Lock()
 	down := s.cmd == nil
 	s.mu.Unlock()
@@ -196,11 +197,10 @@ func (s *Server) thawLocked() {
 	s.frozen = false
 }
 
-func (s *Server) killLocked() {
+func (s *Server) killLocked() error {
 	if s.aliveLocked() {
 		if err := killTree(s.cmd.Process.Pid); err != nil {
-			s.tb.Errorf("servers: Kill of %s: %v", s.Kind, err)
-			return
+			return fmt.Errorf("killing it: %w", err)
 		}
 	}
 	<-s.exited
@@ -208,22 +208,29 @@ func (s *Server) killLocked() {
 	if s.maker.sweep != nil {
 		s.maker.sweep(s.dataDir())
 	}
+	return nil
 }
 
-// end is the test's cleanup. Nothing in the folder is wanted any more, so it
-// takes the quickest way out.
+// end is the test's cleanup.
 func (s *Server) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.cmd != nil {
-		s.killLocked()
-	}
 	if s.tb.Failed() {
 		s.tb.Log(s.tail())
 	}
-	if err := os.RemoveAll(s.dir); err != nil {
-		s.tb.Errorf("servers: %v", err)
+	if err := s.remove(); err != nil {
+		s.tb.Errorf("servers: %s: %v", s.Kind, err)
 	}
+}
+
+// remove ends the server. Nothing in the folder is wanted any more, so it takes the quickest
+// way out.
+func (s *Server) remove() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var err error
+	if s.cmd != nil {
+		err = s.killLocked()
+	}
+	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
 // tail returns the end of the log for a failure's text.

@@ -69,7 +69,7 @@ type Server struct {
 	Password string
 	Database string // "" for Redis
 
-	tb       testing.TB
+	tb       testing.TB // nil once it is shared
 	maker    maker
 	dir      string
 	settings []string
@@ -124,7 +124,7 @@ func Start(tb testing.TB, kind Kind, settings ...string) *Server {
 
 // StartPgBouncer starts a pgbouncer in front of a PostgreSQL, pooling
 // transactions unless the settings say otherwise. It takes the same user and
-// password as upstream, and goes on running while upstream is down.
+// password as upstream, leads to any of its databases, and goes on running while upstream is down.
 func StartPgBouncer(tb testing.TB, upstream *Server, settings ...string) *Server {
 	tb.Helper()
 	if upstream == nil || upstream.Kind != PostgreSQL {
@@ -134,6 +134,17 @@ func StartPgBouncer(tb testing.TB, upstream *Server, settings ...string) *Server
 }
 
 func start(tb testing.TB, kind Kind, upstream *Server, settings []string) *Server {
+	tb.Helper()
+	s := newServer(tb, kind, upstream, settings)
+	if s != nil {
+		tb.Cleanup(s.end)
+		s.restart()
+	}
+	return s
+}
+
+// newServer returns a server that is down, with all it needs, or nil after leaving out the test.
+func newServer(tb testing.TB, kind Kind, upstream *Server, settings []string) *Server {
 	tb.Helper()
 	m := makers[kind]
 	programs, err := find(m.programs)
@@ -145,11 +156,13 @@ func start(tb testing.TB, kind Kind, upstream *Server, settings []string) *Serve
 		Kind: kind, Host: "127.0.0.1", User: m.user, Password: password(), Database: m.database,
 		tb: tb, maker: m, settings: settings, upstream: upstream,
 	}
-	tb.Cleanup(s.end)
+	if upstream != nil {
+		s.Database = upstream.Database
+	}
 	if err := s.prepare(programs); err != nil {
+		_ = s.remove()
 		tb.Fatalf("servers: %s: %v", kind, err)
 	}
-	s.restart()
 	return s
 }
 

@@ -158,7 +158,7 @@ func (s *state) failed(body, out []byte, now func() time.Time) []byte {
 		// The server's clock starts after our write, so a cancel that comes
 		// before the limit is over was not the limit's. By what we did, not by
 		// the time left: a window around the deadline misses many, measured.
-		if s.inForce > 0 && !s.foreign && now().Sub(s.burst) >= s.inForce-time.Millisecond {
+		if s.inForce > 0 && !s.capped && !s.foreign && now().Sub(s.burst) >= s.inForce-time.Millisecond {
 			out = append(append(append(out, 'D'), limitDetail...), 0)
 		}
 	case "26000", "42P05":

@@ -57,7 +57,9 @@ type writer struct {
 }
 
 // force notes that want is in force from this burst on.
-func (w *writer) force(want time.Duration) { w.inForce, w.armed = want, w.armed || want > 0 }
+func (w *writer) force(want time.Duration) {
+	w.inForce, w.armed, w.capped = want, w.armed || want > 0, want > 0 && want == w.most
+}
 
 // asks reports whether the transaction's id is to be asked for behind the burst: once
 // it may have one and is not known. In front of COMMIT would be too late, for the
@@ -76,19 +78,17 @@ func (w *writer) simple() {
 	case w.tx == 'I' && want > 0 && k == plain:
 		// Several statements in one text share a transaction, so that this says no
 		// WARNING there. Unlike set_config it is not planned and answers no row.
-		front = append(w.local(nil, want), ';')
-		w.expected = "C"
+		front, w.expected = append(w.local(nil, want), ';'), w.done("C")
 	case w.tx == 'I' && want > 0 && k == opens: // in front, the isolation level would come too late
-		behind = appendLimit([]byte(setLocal), want)
-		w.theirs, w.behind = 1, "C"
+		behind = w.local(nil, want)
+		w.theirs, w.behind = 1, w.done("C")
 	case k == closes:
 		if w.tx == 'T' && want > 0 && w.wrote { // or nothing is deferred
 			w.closing(want)
 		}
 		return
 	case w.tx == 'T' && k <= early && w.differs(want):
-		front = append(w.local(nil, want), ';')
-		w.expected = "C"
+		front, w.expected = append(w.local(nil, want), ';'), w.done("C")
 	case w.tx != 'T':
 		return
 	}
@@ -121,18 +121,39 @@ func (w *writer) closing(want time.Duration) {
 	w.expected = "CZ"
 	if w.differs(want) {
 		b = append(w.local(b, want), ';')
-		w.expected = "CCZ"
+		w.expected = w.done("C") + "CZ"
 		w.force(want)
 	}
 	b = end(append(append(b, constraints...), 0), start)
 	w.out, w.before = append(b, w.p...), len(b)
 }
 
+// local appends the statement, or both, that put want into force.
 func (w *writer) local(b []byte, want time.Duration) []byte {
 	if want == 0 {
-		return append(b, setDefault...)
+		b = append(b, setDefault...)
+	} else {
+		b = appendLimit(append(b, setLocal...), want)
 	}
-	return appendLimit(append(b, setLocal...), want)
+	if w.locks == 0 {
+		return b
+	}
+	return w.localLocks(append(b, ';'), want)
+}
+
+func (w *writer) localLocks(b []byte, want time.Duration) []byte {
+	if want == 0 {
+		return append(append(b, setLocks...), "default"...)
+	}
+	return appendLimit(append(b, setLocks...), w.wait(want))
+}
+
+// done is what answers local, where one answers one statement of it.
+func (w *writer) done(one string) string {
+	if w.locks > 0 {
+		return one + one
+	}
+	return one
 }
 
 // extended puts messages in front of the burst and behind it, before its Sync. A
@@ -152,19 +173,42 @@ func (w *writer) extended() {
 	case named:
 		w.expected = "2DC"
 		if !w.limitKept {
-			out = appendParse(out, limitName, setConfig+"$1,true)")
+			text := setConfig + "$1,true)"
+			if w.locks > 0 {
+				text = setConfig + "$1" + andLocks + "$2,true)"
+			}
+			out = appendParse(out, limitName, text)
 			w.expected = "p2DC"
 		}
-		out = appendRun(out, limitName, true, want)
+		switch {
+		case w.locks == 0:
+			out = appendRun(out, limitName, want)
+		case want == 0:
+			out = appendRun(out, limitName, 0, 0)
+		default:
+			out = appendRun(out, limitName, want, w.wait(want))
+		}
 	case !b.unnamed && !w.mayOverwrite():
 		limits = false
 	default:
-		text := append(appendLimit([]byte(setConfig+"'"), want), "',true)"...)
-		w.expected = "12DC"
 		if w.tx == 'T' { // takes no snapshot
-			text, w.expected = w.local(nil, want), "12C"
+			w.expected = w.done("12C")
+			text := setDefault
+			if want > 0 {
+				text = string(appendLimit([]byte(setLocal), want))
+			}
+			out = appendRun(appendParse(out, "", text), "")
+			if w.locks > 0 {
+				out = appendRun(appendParse(out, "", string(w.localLocks(nil, want))), "")
+			}
+		} else {
+			text := appendLimit([]byte(setConfig+"'"), want)
+			if w.locks > 0 {
+				text = appendLimit(append(text, "'"+andLocks+"'"...), w.wait(want))
+			}
+			w.expected = "12DC"
+			out = appendRun(appendParse(out, "", string(append(text, "',true)"...))), "")
 		}
-		out = appendRun(appendParse(out, "", string(text)), "", false, 0)
 		w.overwritten = w.hasUnnamed && !b.unnamed
 		restore = takes
 	}
@@ -197,7 +241,7 @@ func (w *writer) extended() {
 		out = appendParse(out, name, selectID)
 	}
 	w.theirs, w.behind = b.executes, kept
-	w.out = append(appendRun(out, name, false, 0), w.p[len(w.p)-headerLen:]...)
+	w.out = append(appendRun(out, name), w.p[len(w.p)-headerLen:]...)
 }
 
 // mayOverwrite reports whether the driver's unnamed statement can be put back.

@@ -33,19 +33,19 @@ func idRow(id string) []byte {
 
 func TestTheIDOfATransactionIsAskedForBehindAStatementUntilItIsKnown(t *testing.T) {
 	s, b := inTx(), backend{}
-	bind := appendRun(nil, "theirs", false, 0)
+	bind := appendRun(nil, "theirs")
 	insert := join(reply('2', ""), reply('C', "INSERT 0 1\x00"))
 	null := reply('D', "\x00\x01\xff\xff\xff\xff")
 
 	out, _ := s.outgoing(join(bind, syncMsg), nil, fixed)
-	assert.Equal(t, join(bind, appendParse(nil, idName, selectID), appendRun(nil, idName, false, 0), syncMsg), out)
+	assert.Equal(t, join(bind, appendParse(nil, idName, selectID), appendRun(nil, idName), syncMsg), out)
 	got := b.filter(s, join(insert, reply('1', ""), reply('2', ""), null, reply('C', "SELECT 1\x00"), zready('T')), nil, fixed)
 	assert.Equal(t, join(insert, zready('T')), got)
 	assert.Zero(t, s.xid)
 	assert.False(t, s.wrote, "nothing is deferred")
 
 	out, _ = s.outgoing(join(bind, syncMsg), nil, fixed)
-	assert.Equal(t, join(bind, appendRun(nil, idName, false, 0), syncMsg), out, "prepared by now")
+	assert.Equal(t, join(bind, appendRun(nil, idName), syncMsg), out, "prepared by now")
 	answer := join(insert, reply('2', ""), idRow("4711"), reply('C', "SELECT 1\x00"), zready('T'))
 	for piece := 1; piece <= len(answer); piece++ {
 		again, b, got := *s, backend{}, []byte(nil)
@@ -127,7 +127,7 @@ func TestAFailedConstraintEndsTheTransactionAsItDoesInCommit(t *testing.T) {
 func TestTheDriversUnnamedStatementIsPutBack(t *testing.T) {
 	s, b := inTx(), backend{}
 	s.nameless = true
-	parse, run := appendParse(nil, "", "insert into t values (1)"), appendRun(nil, "", false, 0)
+	parse, run := appendParse(nil, "", "insert into t values (1)"), appendRun(nil, "")
 	s.outgoing(join(parse, syncMsg), nil, fixed)
 	b.filter(s, join(reply('1', ""), zready('T')), nil, fixed)
 	out, _ := s.outgoing(join(run, syncMsg), nil, fixed)
@@ -193,7 +193,7 @@ func TestWhatIsKnownOfACommitWhenItsConnectionEnds(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inner := &scripted{answer: c.answer, read: c.read, written: c.written}
-			conn := New(inner, false, func(l Lost) error { return lostForTest{l} })
+			conn := New(inner, Config{Lost: func(l Lost) error { return lostForTest{l} }})
 			conn.state = *inTx()
 			conn.state.xid, conn.state.at = 7, time.Now().Add(95*time.Millisecond)
 			conn.Ended(context.DeadlineExceeded)

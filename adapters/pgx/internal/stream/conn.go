@@ -35,12 +35,22 @@ type Conn struct {
 	over  error // guarded by mu: what Read and Write return since the Conn was given up
 }
 
+// Config is what a Conn is told once.
+type Config struct {
+	// Nameless has no named statement of ours made, as is right behind a pooler that
+	// gives each transaction another server connection.
+	Nameless bool
+	// Locks is the share of the limit that a statement may wait for one lock, 0 for all of it.
+	Locks float64
+	// Most is the session's own limit, 0 for none.
+	Most time.Duration
+	// Lost makes what Read and Write return when the connection ends under a COMMIT.
+	Lost func(Lost) error
+}
+
 // New returns a Conn over inner, which must not have been written to.
-// With nameless no named statement of ours is made, as is right behind a pooler
-// that gives each transaction another server connection. When the connection
-// ends under a COMMIT, Read and Write return the error that lost makes.
-func New(inner net.Conn, nameless bool, lost func(Lost) error) *Conn {
-	return &Conn{Conn: inner, lost: lost, state: state{nameless: nameless}}
+func New(inner net.Conn, c Config) *Conn {
+	return &Conn{Conn: inner, lost: c.Lost, state: state{nameless: c.Nameless, locks: c.Locks, most: c.Most}}
 }
 
 // Arm has every burst from now on limited so that the server gives up by at.

@@ -63,14 +63,14 @@ func FuzzClientBytesAllArriveInOrder(f *testing.F) {
 	f.Add(query("select 1"), uint8(200), byte('I'))
 	f.Add(query("begin"), uint8(200), byte('I'))
 	f.Add(query("commit"), uint8(200), byte('T'))
-	f.Add(append(appendRun(nil, "ps", false, 0), 'S', 0, 0, 0, 4), uint8(200), byte('I'))
+	f.Add(append(appendRun(nil, "ps"), 'S', 0, 0, 0, 4), uint8(200), byte('I'))
 	f.Add(append(appendParse(nil, "", "select 1"), 'S', 0, 0, 0, 4), uint8(7), byte('T'))
 	f.Add([]byte{'Q', 0, 0, 0, 1, 0}, uint8(200), byte('I'))
 	f.Add([]byte{'B', 0, 0, 0, 5, 'x'}, uint8(200), byte('I'))
 	f.Add([]byte{'Q', 0, 0, 0, 4}, uint8(200), byte('I'))
 	f.Fuzz(func(t *testing.T, in []byte, piece uint8, tx byte) {
 		s := awake(limited)
-		s.tx, s.hasIDs, s.nameless = tx, piece%2 == 0, piece%3 == 0
+		s.tx, s.hasIDs, s.nameless, s.locks = tx, piece%2 == 0, piece%3 == 0, float64(piece%5)/8
 		for rest := in; len(rest) > 0; {
 			p := rest[:min(len(rest), int(piece)+1)]
 			rest = rest[len(p):]

@@ -48,6 +48,8 @@ const (
 
 const (
 	setConfig  = "select set_config('statement_timeout',"
+	andLocks   = ",true),set_config('lock_timeout',"
+	setLocks   = "set local lock_timeout to "
 	setLocal   = "set local statement_timeout to "
 	setDefault = setLocal + "default"
 	// Deferred constraints run in COMMIT, which no statement limit bounds.
@@ -79,20 +81,19 @@ func appendParse(b []byte, name, sql string) []byte {
 	return end(append(b, 0, 0), start)
 }
 
-// appendRun appends Bind and Execute of the statement name. With bind there is one
-// parameter in text form: d in milliseconds, or NULL for a d of zero.
-func appendRun(b []byte, name string, bind bool, d time.Duration) []byte {
+// appendRun appends Bind and Execute of the statement name. Its parameters are in text
+// form: each of ds in milliseconds, or NULL for one of zero.
+func appendRun(b []byte, name string, ds ...time.Duration) []byte {
 	b, start := begin(b, 'B')
 	b = append(b, 0) // unnamed portal
 	b = append(append(b, name...), 0)
-	b = append(b, 0, 0) // parameters in text form
-	switch {
-	case !bind:
-		b = append(b, 0, 0)
-	case d == 0:
-		b = append(b, 0, 1, 0xff, 0xff, 0xff, 0xff)
-	default:
-		b = append(b, 0, 1, 0, 0, 0, 0)
+	b = append(b, 0, 0, 0, byte(len(ds))) // parameters in text form
+	for _, d := range ds {
+		if d == 0 {
+			b = append(b, 0xff, 0xff, 0xff, 0xff)
+			continue
+		}
+		b = append(b, 0, 0, 0, 0)
 		at := len(b)
 		b = appendLimit(b, d)
 		binary.BigEndian.PutUint32(b[at-4:], uint32(len(b)-at))

@@ -26,6 +26,10 @@ type state struct {
 	armed   bool          // the transaction has had a limit of ours
 	burst   time.Time     // when the running burst was written
 
+	locks  float64       // share of a limit that a statement may wait for one lock, 0 for all of it
+	most   time.Duration // the session's own limit, 0 for none that is known
+	capped bool          // the limit in force is the session's own
+
 	expected string // answers to ours that come next: see backend.go
 	theirs   int    // completions of the driver's statements before behind is expected
 	behind   string // answers to ours that come after those
@@ -59,7 +63,16 @@ func (s *state) wanted() time.Duration {
 	if s.mode != limited {
 		return 0
 	}
-	return min(max(s.at.Sub(s.burst).Truncate(time.Millisecond), time.Millisecond), maxLimit)
+	d := min(max(s.at.Sub(s.burst).Truncate(time.Millisecond), time.Millisecond), maxLimit)
+	if s.most > 0 {
+		d = min(d, s.most)
+	}
+	return d
+}
+
+// wait returns the lock_timeout that goes with the limit want, which is not 0.
+func (s *state) wait(want time.Duration) time.Duration {
+	return max(time.Duration(s.locks*float64(want)).Truncate(time.Millisecond), time.Millisecond)
 }
 
 // differs reports whether want must replace the limit in force: always when

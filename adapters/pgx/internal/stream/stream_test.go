@@ -134,7 +134,7 @@ func TestThePositionOfAnErrorIsInTheDriversText(t *testing.T) {
 
 func TestOurStatementIsPreparedOnceAndAgainAfterItWasDropped(t *testing.T) {
 	s, b := awake(limited), backend{}
-	bind := append(appendRun(nil, "theirs", false, 0), 'S', 0, 0, 0, 4)
+	bind := append(appendRun(nil, "theirs"), 'S', 0, 0, 0, 4)
 	parse := []byte{'P'}
 	round := func() (parsed bool) {
 		out, before := s.outgoing(bind, nil, fixed)
