@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/curfew-go/curfew/adapters/internal/optout"
+	"github.com/curfew-go/curfew/adapters/sql/dialect"
 	"github.com/curfew-go/curfew/budget"
 )
 
@@ -38,25 +39,32 @@ type call struct {
 	began  time.Time
 	limit  time.Duration // what is left but for the slush; 0 without deadline
 	slush  time.Duration
-	armed  bool // the server has the limit
+	armed  bool          // the server has the limit
+	lock   time.Duration // the server's limit of waits for locks in it; 0 when it has none
 	ladder *ladder
-	undo   []func() // releases the contexts made for this call
+	early  early  // inner, where that has to end before user does
+	undo   func() // releases what join made; nil when it made nothing
 	ended  bool
 }
 
 // start begins a call under ctx, in a phase. A statement st is limited; without one
 // there is nothing to limit yet. The error says that nothing was sent and why.
-func (c *conn) start(ctx context.Context, phase string, st *Statement) (*call, error) {
-	return c.startWith(ctx, phase, func(limit time.Duration) bool {
+func (c *conn) start(ctx context.Context, phase string, st *dialect.Statement) (*call, error) {
+	k, err := c.startWith(ctx, phase, func(limit time.Duration) bool {
 		if st == nil {
 			return false
 		}
 		if c.tx != nil {
 			st.InTx, st.InForce = true, c.tx.inForce
 		}
+		st.LockWait = c.db.lockWait(limit)
 		*st = c.db.dialect.Limit(*st, limit)
 		return st.Armed
 	})
+	if err == nil && st != nil {
+		k.lock = st.LockWait
+	}
+	return k, err
 }
 
 // startWith is start for what arm limits. arm reports whether the server has the limit.
@@ -83,11 +91,11 @@ func (c *conn) startWith(ctx context.Context, phase string, arm func(limit time.
 		k.limit = max((left - k.slush).Truncate(time.Millisecond), leastLimit)
 	}
 	k.armed = arm(k.limit)
-	if a, ok := c.db.dialect.(interface{ armsAll() bool }); ok && a.armsAll() {
+	if all, ok := c.db.dialect.(interface{ LimitsAll() bool }); ok && all.LimitsAll() {
 		k.armed = k.limit > 0
 	}
 
-	_, kills := c.db.dialect.(Killer)
+	_, kills := c.db.dialect.(dialect.Killer)
 	switch {
 	case kills && k.user.Done() != nil:
 		var killer *killer
@@ -100,9 +108,9 @@ func (c *conn) startWith(ctx context.Context, phase string, arm func(limit time.
 		k.inner = k.user
 	case without:
 		k.inner = unbounded{k.user}
-	case k.limit > 0 && !k.armed:
-		early, cancel := context.WithDeadline(k.user, k.began.Add(left-k.slush))
-		k.inner, k.undo = early, append(k.undo, cancel)
+	case k.limit > 0 && !k.armed && phase != "":
+		k.early.Context, k.early.at = k.user, k.began.Add(left-k.slush)
+		k.inner = &k.early
 	default:
 		k.inner = k.user
 	}
@@ -117,11 +125,11 @@ func (k *call) join(tx context.Context) {
 	}
 	joined, cancel := context.WithCancelCause(k.own)
 	stop := context.AfterFunc(tx, func() { cancel(context.Cause(tx)) })
-	k.user, k.undo = joined, append(k.undo, func() { stop(); cancel(nil) })
+	k.user, k.undo = joined, func() { stop(); cancel(nil) }
 	at, bounded := tx.Deadline()
 	if own, ok := k.own.Deadline(); bounded && (!ok || at.Before(own)) {
-		sooner, cancel := context.WithDeadline(joined, at)
-		k.user, k.undo = sooner, append(k.undo, cancel)
+		sooner, end := context.WithDeadline(joined, at)
+		k.user, k.undo = sooner, func() { end(); stop(); cancel(nil) }
 	}
 	if tx.Err() != nil {
 		cancel(context.Cause(tx)) // by AfterFunc it would come a moment later
@@ -145,10 +153,11 @@ func (k *call) whose() context.Context {
 }
 
 func (k *call) release() {
-	for i := len(k.undo) - 1; i >= 0; i-- {
-		k.undo[i]()
+	k.early.release()
+	if k.undo != nil {
+		k.undo()
+		k.undo = nil
 	}
-	k.undo = nil
 }
 
 // end is called once with the driver's last answer and returns what to make of it.
@@ -161,7 +170,7 @@ func (k *call) end(err error) error {
 	k.ended = true
 	if k.ladder != nil {
 		killed, lost, until := k.ladder.finish()
-		if err != nil && k.judge(err).Reason == Interrupted {
+		if err != nil && k.judge(err).Reason == dialect.Interrupted {
 			killed = false // it has struck
 		}
 		switch {
@@ -172,7 +181,7 @@ func (k *call) end(err error) error {
 		}
 	}
 	if t := k.conn.tx; t != nil && k.phase == phaseStatement && (err == nil || isAnswer(err)) {
-		v := Verdict{}
+		v := dialect.Verdict{}
 		if err != nil {
 			v = k.judge(err)
 		}
@@ -197,7 +206,7 @@ func errOr(err, other error) error {
 	return other
 }
 
-func (k *call) judge(err error) Verdict { return k.conn.db.dialect.Judge(err) }
+func (k *call) judge(err error) dialect.Verdict { return k.conn.db.dialect.Judge(err) }
 
 // translate returns err as the caller is to see it. Errors that time did not make
 // stay what they are.
@@ -209,27 +218,29 @@ func (k *call) translate(err error) error {
 		return err
 	}
 	v := k.judge(err)
-	byTime := v.Reason != Other || v.Code == ""
+	byTime := v.Reason != dialect.Other || v.Code == ""
 	climbs := k.ladder != nil && k.ladder.climbs()
 	phase := k.phase
 	if phase == "" {
 		phase = phaseStatement
 	}
-	if v.Reason == LockTimeout {
+	if v.Reason == dialect.LockTimeout {
 		phase = phaseLockWait
 	}
 	switch {
 	case !byTime:
 		return err
-	case v.Reason == LimitRanOut && k.armed && k.user.Err() == nil && time.Since(k.began) >= k.limit-time.Millisecond:
+	case v.Reason == dialect.LimitRanOut && k.armed && k.user.Err() == nil && time.Since(k.began) >= k.limit-time.Millisecond:
 		// By what we did, not by the time left: a window around the deadline misses
 		// many. A cancel by somebody else comes before the limit is over.
+		return deadline(k.whose(), phase, err, v)
+	case v.Reason == dialect.LockTimeout && k.lock > 0 && k.user.Err() == nil && time.Since(k.began) >= k.lock-time.Millisecond:
 		return deadline(k.whose(), phase, err, v)
 	case k.user.Err() != nil:
 		return endOf(k.whose(), phase, quieted(err, v))
 	case climbs, k.inner.Err() != nil: // the slush has begun, of which the user does not know yet
 		return deadline(k.whose(), phase, err, v)
-	case v.Reason == LockTimeout:
+	case v.Reason == dialect.LockTimeout:
 		c := namesOf(k.whose())
 		c.Kind, c.Phase, c.Err = budget.DependencyTimeout, phase, quieted(err, v)
 		return c
@@ -240,6 +251,14 @@ func (k *call) translate(err error) error {
 // isAnswer reports whether err is more than a word between driver and database/sql.
 func isAnswer(err error) bool {
 	return err != nil && err != io.EOF && err != driver.ErrSkip && err != driver.ErrRemoveArgument
+}
+
+// lockWait is how much of a limit may be spent on waiting for a lock; 0 for all of it.
+func (s *settings) lockWait(limit time.Duration) time.Duration {
+	if !s.lockWaits {
+		return 0
+	}
+	return limit * 4 / 5
 }
 
 // patience is the slush of a call that has no deadline.

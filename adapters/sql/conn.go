@@ -4,6 +4,9 @@ import (
 	"context"
 	"database/sql/driver"
 	"time"
+
+	"github.com/curfew-go/curfew/adapters/sql/dialect"
+	"github.com/curfew-go/curfew/adapters/sql/internal/sqltext"
 )
 
 // A conn is a driver's connection with deadlines. Database/sql calls it from one
@@ -61,8 +64,8 @@ func (c *conn) refusal() error {
 func (c *conn) settle(until time.Time) bool {
 	ctx, cancel := context.WithDeadline(context.Background(), until.Add(leastLimit))
 	defer cancel()
-	err := execText(ctx, c.inner, c.db.dialect.(Killer).Settle())
-	return err == nil || ctx.Err() == nil && c.db.dialect.Judge(err).Reason == Interrupted
+	err := execText(ctx, c.inner, c.db.dialect.(dialect.Killer).Settle())
+	return err == nil || ctx.Err() == nil && c.db.dialect.Judge(err).Reason == dialect.Interrupted
 }
 
 // ExecContext implements driver.ExecerContext. Where the driver has nothing like it,
@@ -72,7 +75,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 		c.skipped = query
 		return nil, driver.ErrSkip
 	}
-	st := &Statement{Query: query, HasArgs: len(args) > 0, Exec: true}
+	st := &dialect.Statement{Query: query, HasArgs: len(args) > 0, Exec: true}
 	k, err := c.start(ctx, phaseStatement, st)
 	if err != nil {
 		return nil, err
@@ -95,7 +98,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		c.skipped = query
 		return nil, driver.ErrSkip
 	}
-	st := &Statement{Query: query, HasArgs: len(args) > 0}
+	st := &dialect.Statement{Query: query, HasArgs: len(args) > 0}
 	k, err := c.start(ctx, phaseStatement, st)
 	if err != nil {
 		return nil, err
@@ -107,7 +110,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	}
 	c.note(query, args, err)
 	if err != nil {
-		return nil, c.after(k, st, !reads(query), err, k.end(err))
+		return nil, c.after(k, st, !sqltext.Reads(query), err, k.end(err))
 	}
 	_ = c.after(k, st, false, nil, nil)
 	return &rows{inner: result, call: k}, nil
@@ -121,17 +124,18 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	if err != nil {
 		return nil, err
 	}
-	st := Statement{Query: query, HasArgs: true, Prepared: !once}
+	st := dialect.Statement{Query: query, HasArgs: true, Prepared: !once}
 	limit := time.Duration(0)
 	if once {
 		limit = k.limit
+		st.LockWait = c.db.lockWait(limit)
 	}
 	st = c.db.dialect.Limit(st, limit)
 	inner, err := connPrepare(k.inner, c.inner, st.Query)
 	if err = k.end(err); err != nil {
 		return nil, err
 	}
-	s := &stmt{conn: c, inner: inner, query: query, lead: st.Lead, once: once && st.Armed}
+	s := &stmt{conn: c, inner: inner, query: query, lead: st.Lead, once: once && st.Armed, lock: st.LockWait}
 	if converter, ok := inner.(columnConverter); ok {
 		return &converting{s, converter}, nil
 	}

@@ -6,7 +6,7 @@
 //
 // It wraps a driver, so what comes back is a plain *sql.DB, and what is built on that
 // works unchanged. [Wrap] does the same to a connector. Drivers of PostgreSQL, MariaDB,
-// MySQL and SQLite are told apart by the version they answer; a [Dialect] adds others.
+// MySQL and SQLite are told apart by the version they answer; package dialect adds others.
 //
 // # What bounds a statement
 //
@@ -50,7 +50,8 @@
 // # Errors
 //
 // An error that a deadline or the end of ctx made is a *budget.Cause, with the phase
-// connect, lock_wait, statement or commit; the driver's error is behind it, for errors.As.
+// connect, lock_wait, statement or commit; the driver's error is behind it, for errors.As. The
+// phase is lock_wait when the server says so, see [LimitLockWaits].
 // What database/sql itself says, without asking the driver, [Error] turns into the same;
 // WithTx does so too and adds the phase pool_wait. Texts hold neither the data
 // source name nor arguments.

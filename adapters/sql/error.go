@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 
+	"github.com/curfew-go/curfew/adapters/sql/dialect"
 	"github.com/curfew-go/curfew/budget"
 )
 
@@ -53,7 +54,7 @@ func (e *TxError) Unwrap() error { return e.Err }
 func (e *TxError) Is(target error) bool { return target == sql.ErrTxDone }
 
 // deadline returns the cause of a call that time ended before ctx itself did.
-func deadline(ctx context.Context, phase string, err error, v Verdict) *budget.Cause {
+func deadline(ctx context.Context, phase string, err error, v dialect.Verdict) *budget.Cause {
 	c := namesOf(ctx)
 	c.Kind, c.Phase, c.Err = budget.DeadlineExceeded, phase, quieted(err, v)
 	return c
@@ -115,7 +116,7 @@ type quiet struct {
 func (q *quiet) Error() string { return q.text }
 func (q *quiet) Unwrap() error { return q.err }
 
-func quieted(err error, v Verdict) error {
+func quieted(err error, v dialect.Verdict) error {
 	if v.Code != "" {
 		return &quiet{"curfewsql: the server answered " + v.Code, err}
 	}

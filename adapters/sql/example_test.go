@@ -10,6 +10,7 @@ import (
 	"time"
 
 	curfewsql "github.com/curfew-go/curfew/adapters/sql"
+	"github.com/curfew-go/curfew/adapters/sql/dialect"
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/budget/wire"
 	"github.com/curfew-go/curfew/checkpoint"
@@ -21,7 +22,7 @@ func init() { sql.Register("mydriver", old{}) }
 // became of it.
 func ExampleOpen() {
 	db, err := curfewsql.Open("mydriver", "app@db.example/shop",
-		curfewsql.WithDialect(curfewsql.SQLite())) // else the first connection asks
+		curfewsql.WithDialect(dialect.SQLite())) // else the first connection asks
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -57,7 +58,7 @@ func ExampleWrap() {
 		return leastConn{&journal{}}, nil
 	})
 	db := curfewsql.Wrap(connector,
-		curfewsql.WithDialect(curfewsql.PostgreSQL()),
+		curfewsql.WithDialect(dialect.PostgreSQL()),
 		curfewsql.Slush(wire.Slush{Share: 0.1, Floor: 10 * time.Millisecond, Cap: 100 * time.Millisecond}),
 		curfewsql.BehindPooler(),
 		curfewsql.TrackTx(),
@@ -151,15 +152,15 @@ func ExamplePoll() {
 }
 
 // quick is MariaDB with a name of its own, as a compatible server may want it.
-type quick struct{ curfewsql.Dialect }
+type quick struct{ dialect.Dialect }
 
 func (quick) Name() string { return "quickdb" }
 
 func ExampleWithDialect() {
-	d := quick{curfewsql.MariaDB()}
-	limited := d.Limit(curfewsql.Statement{Query: "delete from carts"}, 195*time.Millisecond)
+	d := quick{dialect.MariaDB()}
+	limited := d.Limit(dialect.Statement{Query: "delete from carts"}, 195*time.Millisecond)
 	fmt.Println(d.Name(), limited.Query)
-	fmt.Println(curfewsql.MySQL().Limit(curfewsql.Statement{Query: "select 1"}, 195*time.Millisecond).Query)
+	fmt.Println(dialect.MySQL().Limit(dialect.Statement{Query: "select 1"}, 195*time.Millisecond).Query)
 	curfewsql.WithDialect(d)
 	// Output:
 	// quickdb SET STATEMENT max_statement_time=0.195 FOR delete from carts

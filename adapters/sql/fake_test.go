@@ -11,27 +11,27 @@ import (
 	"sync"
 	"time"
 
-	curfewsql "github.com/curfew-go/curfew/adapters/sql"
+	"github.com/curfew-go/curfew/adapters/sql/dialect"
 )
 
 // plain is a dialect that leaves everything to the driver.
 type plain struct{}
 
 func (plain) Name() string { return "plain" }
-func (plain) Limit(s curfewsql.Statement, _ time.Duration) curfewsql.Statement {
+func (plain) Limit(s dialect.Statement, _ time.Duration) dialect.Statement {
 	return s
 }
-func (plain) Begin(curfewsql.Transaction, time.Duration) string { return "" }
-func (plain) Commit(curfewsql.Transaction, time.Duration) (text string, armed bool) {
+func (plain) Begin(dialect.Transaction, time.Duration) string { return "" }
+func (plain) Commit(dialect.Transaction, time.Duration) (text string, armed bool) {
 	return "", false
 }
-func (plain) Rollback(curfewsql.Transaction) string { return "" }
-func (plain) Judge(err error) curfewsql.Verdict {
+func (plain) Rollback(dialect.Transaction) string { return "" }
+func (plain) Judge(err error) dialect.Verdict {
 	var coded codeError
 	if errors.As(err, &coded) {
-		return curfewsql.Verdict{Code: string(coded), Reason: map[codeError]curfewsql.Reason{"killed": curfewsql.Interrupted, "limit": curfewsql.LimitRanOut}[coded]}
+		return dialect.Verdict{Code: string(coded), Reason: map[codeError]dialect.Reason{"killed": dialect.Interrupted, "limit": dialect.LimitRanOut}[coded]}
 	}
-	return curfewsql.Verdict{}
+	return dialect.Verdict{}
 }
 
 // codeError is an error with a server's code.

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/curfew-go/curfew/adapters/sql/dialect"
 )
 
 // The fuse lets this many kills through at once, and then so many a second. A crowd
@@ -23,7 +25,7 @@ const (
 // pool does not keep it from doing so. It makes that connection when it first needs it.
 type killer struct {
 	connector driver.Connector
-	dialect   Killer
+	dialect   dialect.Killer
 	log       *slog.Logger
 
 	turn   chan struct{} // holds one value, for whoever uses conn and closed
@@ -36,7 +38,7 @@ type killer struct {
 	warned time.Time // guarded by mu: when a blown fuse was logged
 }
 
-func newKiller(c driver.Connector, d Killer, log *slog.Logger) *killer {
+func newKiller(c driver.Connector, d dialect.Killer, log *slog.Logger) *killer {
 	k := &killer{connector: c, dialect: d, log: log, turn: make(chan struct{}, 1), tokens: fuseBurst, filled: time.Now()}
 	k.turn <- struct{}{}
 	return k

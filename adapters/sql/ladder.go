@@ -21,11 +21,11 @@ type ladder struct {
 	killer *killer // nil: nothing is killed
 	id     int64
 	cut    chan struct{} // closed when the socket is to end
-	over   chan struct{} // closed when the call is
 
 	mu     sync.Mutex
 	err    error         // guarded by mu: why cut is closed
-	ended  bool          // guarded by mu: over is closed
+	ended  bool          // guarded by mu: the call is over
+	over   chan struct{} // guarded by mu: nil before the climb, closed when ended; only run waits for it
 	climb  chan struct{} // guarded by mu: nil before the climb, closed behind it
 	until  time.Time     // guarded by mu: when the climb ends
 	killed bool          // guarded by mu: the server has done as told
@@ -46,9 +46,9 @@ func (l *ladder) Err() error {
 // climbWith starts a ladder for a call under user: at the beginning of the slush when
 // there is one, and else when user ends, with patience.
 func climbWith(user context.Context, k *killer, id int64, slush, patience time.Duration) *ladder {
-	l := &ladder{Context: user, killer: k, id: id, cut: make(chan struct{}), over: make(chan struct{})}
+	l := &ladder{Context: user, killer: k, id: id, cut: make(chan struct{})}
 	left, bounded := budget.Remaining(user)
-	if bounded && slush > 0 {
+	if bounded && slush > 0 && k != nil { // else all there is to do is to be done at the deadline
 		from := time.Now().Add(left - slush)
 		l.timer = time.AfterFunc(left-slush+slush*20/100, func() { l.run(from, slush, context.DeadlineExceeded) })
 	}
@@ -69,7 +69,7 @@ func (l *ladder) run(from time.Time, slush time.Duration, why error) {
 		l.mu.Unlock()
 		return
 	}
-	l.climb, l.until = make(chan struct{}), from.Add(slush)
+	l.over, l.climb, l.until = make(chan struct{}), make(chan struct{}), from.Add(slush)
 	l.mu.Unlock()
 	defer close(l.climb)
 
@@ -127,8 +127,10 @@ func (l *ladder) finish() (killed, lost bool, until time.Time) {
 	l.unwatch()
 	l.mu.Lock()
 	l.ended = true
-	close(l.over)
 	climb := l.climb
+	if climb != nil {
+		close(l.over)
+	}
 	l.mu.Unlock()
 	if climb != nil {
 		<-climb

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/curfew-go/curfew/adapters/sql/dialect"
 	"github.com/curfew-go/curfew/budget"
 )
 
@@ -131,7 +132,7 @@ func (c *connector) learn(ctx context.Context, inner driver.Conn) error {
 		}
 		c.dialect = d
 	}
-	if k, ok := c.dialect.(Killer); ok && !c.pooler {
+	if k, ok := c.dialect.(dialect.Killer); ok && !c.pooler {
 		c.killer = newKiller(c.inner, k, c.log)
 	}
 	c.known = true
@@ -157,7 +158,7 @@ func connectError(ctx context.Context, err error) error {
 		return err
 	}
 	if ctx.Err() != nil {
-		return endOf(ctx, phaseConnect, quieted(err, Verdict{}))
+		return endOf(ctx, phaseConnect, quieted(err, dialect.Verdict{}))
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/curfew-go/curfew/adapters/internal/optout"
+	"github.com/curfew-go/curfew/adapters/sql/dialect"
 	"github.com/curfew-go/curfew/budget/wire"
 )
 
@@ -16,11 +17,12 @@ type option func(*settings)
 func (o option) apply(s *settings) { o(s) }
 
 type settings struct {
-	slush   wire.Slush
-	pooler  bool
-	track   bool
-	dialect Dialect
-	log     *slog.Logger
+	slush     wire.Slush
+	pooler    bool
+	track     bool
+	lockWaits bool
+	dialect   dialect.Dialect
+	log       *slog.Logger
 }
 
 // Slush sets how much of the time left is kept back from the server's limit, for
@@ -39,9 +41,15 @@ func BehindPooler() Option { return option(func(c *settings) { c.pooler = true }
 // such a name; elsewhere the option does nothing.
 func TrackTx() Option { return option(func(c *settings) { c.track = true }) }
 
+// LimitLockWaits has a statement that waits for a lock give up after four fifths of its limit,
+// so that the cause has the phase lock_wait and not statement. Of the databases here MariaDB can
+// do so, in whole seconds: with a limit under 1.25 s nothing is limited beside it, nor in a
+// statement that Prepare made. It costs no turn.
+func LimitLockWaits() Option { return option(func(c *settings) { c.lockWaits = true }) }
+
 // WithDialect says what the server speaks, instead of asking it by the first connection.
 // A nil d panics.
-func WithDialect(d Dialect) Option {
+func WithDialect(d dialect.Dialect) Option {
 	if d == nil {
 		panic("curfewsql: WithDialect: nil d")
 	}

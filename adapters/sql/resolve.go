@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/curfew-go/curfew/adapters/sql/dialect"
 )
 
 // resolvePause is how long Resolve waits before it asks again about a transaction
@@ -47,17 +49,17 @@ func Resolve(ctx context.Context, db *sql.DB, err error, probe Probe) (Outcome, 
 	if commit.Outcome != Unknown {
 		return commit.Outcome, nil
 	}
-	var dialect Dialect
-	if err := onConn(ctx, db, func(c *conn) error { dialect = c.db.dialect; return nil }); err != nil {
+	var speaks dialect.Dialect
+	if err := onConn(ctx, db, func(c *conn) error { speaks = c.db.dialect; return nil }); err != nil {
 		return Unknown, err
 	}
-	if resolver, ok := dialect.(Resolver); ok && commit.mark != "" {
+	if resolver, ok := speaks.(dialect.Resolver); ok && commit.mark != "" {
 		return askStatus(ctx, db, resolver.Status(commit.mark))
 	}
 	if probe == nil {
 		return Unknown, ErrNoProbe
 	}
-	if _, ok := dialect.(Killer); ok && commit.id != 0 {
+	if _, ok := speaks.(dialect.Killer); ok && commit.id != 0 {
 		if err := makeGone(ctx, db, commit.id); err != nil {
 			return Unknown, err
 		}

@@ -5,6 +5,8 @@ import (
 	"database/sql/driver"
 	"errors"
 	"time"
+
+	"github.com/curfew-go/curfew/adapters/sql/dialect"
 )
 
 // wantsPrepared reports whether the driver has all statements with arguments prepared.
@@ -25,7 +27,7 @@ func (c *conn) note(query string, args []driver.NamedValue, err error) {
 }
 
 // first runs what a dialect wants sent before the statement.
-func (c *conn) first(k *call, st *Statement) error {
+func (c *conn) first(k *call, st *dialect.Statement) error {
 	if st.First == "" {
 		return nil
 	}
@@ -46,7 +48,7 @@ func (c *conn) limitIs(d time.Duration) {
 
 // after notes what a statement did, and says what became of one that may write, is part of no
 // transaction and has got no answer.
-func (c *conn) after(k *call, st *Statement, write bool, sent, err error) error {
+func (c *conn) after(k *call, st *dialect.Statement, write bool, sent, err error) error {
 	switch {
 	case sent == nil:
 		c.limitIs(st.InForce)

@@ -3,6 +3,10 @@ package curfewsql
 import (
 	"context"
 	"database/sql/driver"
+	"time"
+
+	"github.com/curfew-go/curfew/adapters/sql/dialect"
+	"github.com/curfew-go/curfew/adapters/sql/internal/sqltext"
 )
 
 // A stmt is a driver's prepared statement with deadlines.
@@ -10,8 +14,9 @@ type stmt struct {
 	conn  *conn
 	inner driver.Stmt
 	query string
-	lead  bool // its first argument is the limit
-	once  bool // the limit is in its text
+	lead  bool          // its first argument is the limit
+	once  bool          // the limit is in its text
+	lock  time.Duration // and that of waits for locks
 }
 
 // columnConverter is driver.ColumnConverter, which is deprecated and in use.
@@ -55,14 +60,14 @@ func (s *stmt) CheckNamedValue(v *driver.NamedValue) error {
 }
 
 // start begins a run of the statement.
-func (s *stmt) start(ctx context.Context, args []driver.NamedValue, exec bool) (*call, *Statement, []driver.NamedValue, error) {
-	st := &Statement{Query: s.query, HasArgs: true, Exec: exec, Prepared: true}
+func (s *stmt) start(ctx context.Context, args []driver.NamedValue, exec bool) (*call, *dialect.Statement, []driver.NamedValue, error) {
+	st := &dialect.Statement{Query: s.query, HasArgs: true, Exec: exec, Prepared: true}
 	k, err := s.conn.start(ctx, phaseStatement, st)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	if s.once {
-		k.armed = true
+		k.armed, k.lock = true, s.lock
 	}
 	if s.lead {
 		args = withLead(args, k.limit)
@@ -99,7 +104,7 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 		result, err = stmtQuery(k.inner, s.inner, args)
 	}
 	if err != nil {
-		return nil, s.conn.after(k, st, !reads(s.query), err, k.end(err))
+		return nil, s.conn.after(k, st, !sqltext.Reads(s.query), err, k.end(err))
 	}
 	_ = s.conn.after(k, st, false, nil, nil)
 	return &rows{inner: result, call: k}, nil

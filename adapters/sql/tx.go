@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/curfew-go/curfew/adapters/sql/dialect"
 	"github.com/curfew-go/curfew/budget"
 )
 
@@ -78,8 +79,8 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	return t, nil
 }
 
-func (t *tx) state() Transaction {
-	return Transaction{Options: t.options, Conn: t.conn.inner, ByText: t.phase == nil, InForce: t.inForce}
+func (t *tx) state() dialect.Transaction {
+	return dialect.Transaction{Options: t.options, Conn: t.conn.inner, ByText: t.phase == nil, InForce: t.inForce}
 }
 
 // Commit implements driver.Tx. Its error is a *CommitError.
@@ -125,7 +126,7 @@ func (t *tx) Commit() error {
 
 // mark asks what names the transaction.
 func (t *tx) mark(k *call) (string, error) {
-	resolver, ok := t.conn.db.dialect.(Resolver)
+	resolver, ok := t.conn.db.dialect.(dialect.Resolver)
 	if !ok {
 		return "", nil
 	}
@@ -162,7 +163,7 @@ func (t *tx) rollback() error {
 		t.phase.set(ctx)
 		err = t.inner.Rollback()
 	}
-	switch v := (Verdict{}); {
+	switch v := (dialect.Verdict{}); {
 	case err == nil:
 		return nil
 	case t.over != nil && c.db.dialect.Judge(err).Code != "":

@@ -21,7 +21,12 @@ import (
 
 // runningInMariaDB counts the statements that the server works on, but for the question.
 func runningInMariaDB(tb testing.TB, watcher *sql.DB) int {
-	return number(tb, watcher, "select count(*) from information_schema.processlist where command in ('Query', 'Execute') and id <> connection_id()")
+	return number(tb, watcher, "select count(*) from information_schema.processlist where db = database() and command in ('Query', 'Execute') and id <> connection_id()")
+}
+
+// openInMariaDB counts the open transactions of the database.
+func openInMariaDB(tb testing.TB, watcher *sql.DB) int {
+	return number(tb, watcher, "select count(*) from information_schema.innodb_trx t join information_schema.processlist p on p.id = t.trx_mysql_thread_id where p.db = database()")
 }
 
 func mysqlNumber(err error) int {
@@ -31,55 +36,30 @@ func mysqlNumber(err error) int {
 	return 0
 }
 
-func TestCase38_ASlowWriteIsOverInTheServerAndItsRowAbsent(t *testing.T) {
-	s := servers.Start(t, servers.MariaDB)
-	watcher := bare(t, mysqlConnector(t, s.Addr(), s))
-	must(t, watcher, "create table c38 (n int)")
-	db := wrap(t, mysqlConnector(t, s.Addr(), s))
-	for name, ctx := range map[string]func(context.Context) context.Context{
-		"by the server's limit": func(ctx context.Context) context.Context { return ctx },
-		"by a kill":             curfewsql.Without,
-	} {
-		t.Run(name, func(t *testing.T) {
-			require.NoError(t, db.PingContext(t.Context()))
-			began := time.Now()
-			_, err := db.ExecContext(ctx(within(t, 200*time.Millisecond)), "insert into c38 "+crossJoin)
-			t.Logf("back after %v: %v", time.Since(began), err)
-			assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err), "%v", err)
-			assert.Less(t, time.Since(began), 300*time.Millisecond)
-			for runningInMariaDB(t, watcher) > 0 && time.Since(began) < 2*time.Second {
-			}
-			assert.Less(t, time.Since(began), 500*time.Millisecond, "gone from the process list")
-			assert.Zero(t, number(t, watcher, "select count(*) from c38"))
-		})
-	}
-}
-
 func TestCase39_AProcedureThatIsCutDoesNotGoOn(t *testing.T) {
-	s := servers.Start(t, servers.MariaDB)
-	watcher := bare(t, mysqlConnector(t, s.Addr(), s))
+	s := shared(t, servers.MariaDB)
+	watcher := bare(t, mysqlConnector(t, s))
 	must(t, watcher, "create table c39 (n int)",
 		"create procedure p39() begin declare x int; select count(*) into x from seq_1_to_100000 a, seq_1_to_100000 b where a.seq * b.seq % 7 = 3; insert into c39 values (1); end",
 		"create procedure swallows() begin do sleep(30); insert into c39 values (2); end")
-	db := wrap(t, mysqlConnector(t, s.Addr(), s), curfewsql.Slush(roomy))
+	db := wrap(t, mysqlConnector(t, s), curfewsql.Slush(roomy))
 	_, err := db.ExecContext(within(t, 300*time.Millisecond), "call p39()")
 	assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err), "%v", err)
-	assert.Equal(t, 1969, mysqlNumber(err))
+	assert.Contains(t, []int{1969, 1317}, mysqlNumber(err), "by the limit, or on a busy machine by a kill")
 	assert.Zero(t, number(t, watcher, "select count(*) from c39"))
 
 	// What nobody can do about: SLEEP takes the kill for itself and returns, without
 	// an error. The statement behind it runs, as the documentation of the package says.
 	began := time.Now()
 	_, err = db.ExecContext(within(t, 300*time.Millisecond), "call swallows()")
-	t.Logf("back after %v: %v", time.Since(began), err)
-	assert.Less(t, time.Since(began), 20*time.Second, "SLEEP itself was cut")
+	back(t, began, 350*time.Millisecond) // SLEEP itself was cut
 	assert.Equal(t, 1, number(t, watcher, "select count(*) from c39"))
 }
 
 func TestCase40_AKillThatHangsDoesNotKeepTheCaller(t *testing.T) {
-	s := servers.Start(t, servers.MariaDB)
+	s := shared(t, servers.MariaDB)
 	p := newProxy(t, s.Addr())
-	db := wrap(t, mysqlConnector(t, p.addr(), s))
+	db := wrap(t, mysqlThrough(t, p.addr(), s))
 	require.NoError(t, db.PingContext(t.Context()))
 	p.lossy.Store(true)
 	for _, call := range []func(context.Context) error{
@@ -91,7 +71,7 @@ func TestCase40_AKillThatHangsDoesNotKeepTheCaller(t *testing.T) {
 		ctx := within(t, 300*time.Millisecond)
 		err := curfewsql.Error(ctx, call(ctx))
 		assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err), "%v", err)
-		assert.InDelta(t, 300, time.Since(began).Milliseconds(), 60)
+		back(t, began, 360*time.Millisecond)
 		assert.NotContains(t, err.Error(), s.Addr())
 		assert.NotContains(t, err.Error(), p.addr())
 	}
@@ -117,50 +97,43 @@ func (c relabeledConn) ExecContext(ctx context.Context, query string, args []dri
 }
 
 func TestCase42_AnIDThatTheServerDoesNotConfirmIsNeverKilled(t *testing.T) {
-	s := servers.Start(t, servers.MariaDB)
-	watcher := bare(t, mysqlConnector(t, s.Addr(), s))
+	s := shared(t, servers.MariaDB)
+	watcher := bare(t, mysqlConnector(t, s))
 	var log bytes.Buffer
-	db := wrap(t, relabeled{mysqlConnector(t, s.Addr(), s)}, curfewsql.Log(slog.New(slog.NewTextHandler(&log, nil))), curfewsql.Slush(roomyAt(100*time.Millisecond)))
+	db := wrap(t, relabeled{mysqlConnector(t, s)}, curfewsql.Log(slog.New(slog.NewTextHandler(&log, nil))), curfewsql.Slush(roomyAt(400*time.Millisecond)))
 	must(t, db, "do 1")
 	assert.Contains(t, log.String(), "cannot be killed")
 	kills := "select variable_value from information_schema.global_status where variable_name = 'com_kill'"
 	before := number(t, watcher, kills)
-	_, err := db.ExecContext(within(t, 200*time.Millisecond), crossJoin) // the server's limit needs no id
+	_, err := db.ExecContext(within(t, 600*time.Millisecond), crossJoin) // the server's limit needs no id
 	assert.Equal(t, 1969, mysqlNumber(err), "%v", err)
 	began := time.Now()
 	_, err = db.ExecContext(curfewsql.Without(within(t, 200*time.Millisecond)), crossJoin)
 	assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err), "%v", err)
-	assert.Less(t, time.Since(began), 5*time.Second, "the socket was ended")
+	back(t, began, 700*time.Millisecond) // the socket was ended
 	assert.Equal(t, before, number(t, watcher, kills))
 }
 
 func TestCase43_ABorrowerGetsAConnectionThatIsIdle(t *testing.T) {
-	s := servers.Start(t, servers.MariaDB)
-	db := wrap(t, mysqlConnector(t, s.Addr(), s))
+	s := shared(t, servers.MariaDB)
+	db := wrap(t, mysqlConnector(t, s))
 	db.SetMaxOpenConns(1)
 	for _, ctx := range []context.Context{within(t, 200*time.Millisecond), curfewsql.Without(within(t, 400*time.Millisecond))} {
 		_, err := db.ExecContext(ctx, crossJoin)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		began := time.Now()
 		assert.Equal(t, 0, runningInMariaDB(t, db))
-		assert.Less(t, time.Since(began), 200*time.Millisecond)
+		back(t, began, 200*time.Millisecond)
 	}
 }
 
-func TestCase53_AKillThatComesLateSparesTheNextStatementOfMariaDB(t *testing.T) {
-	s := servers.Start(t, servers.MariaDB)
-	db := wrap(t, mysqlConnector(t, s.Addr(), s), curfewsql.Slush(roomyAt(20*time.Millisecond)))
-	lateKills(t, db, "select count(*) from seq_1_to_60000 where seq % 7 = 3")
-	assert.Zero(t, number(t, db, "select count(*) from information_schema.innodb_trx"))
-}
-
 func TestCase55_NothingOfTheLimitIsLeftInTheSession(t *testing.T) {
-	s := servers.Start(t, servers.MariaDB)
-	db := wrap(t, mysqlConnector(t, s.Addr(), s))
+	s := shared(t, servers.MariaDB)
+	db := wrap(t, mysqlConnector(t, s))
 	db.SetMaxOpenConns(1)
 	var mine, session float64
 	require.NoError(t, db.QueryRowContext(within(t, time.Minute), "select @@max_statement_time").Scan(&mine))
-	assert.InDelta(t, 60, mine, 1)
+	assert.InDelta(t, 60, mine, 20)
 	require.NoError(t, db.QueryRowContext(t.Context(), "select @@max_statement_time").Scan(&session))
 	assert.Zero(t, session)
 	must(t, db, "set max_statement_time = 77") // the user's own, where there is none of ours
@@ -170,12 +143,12 @@ func TestCase55_NothingOfTheLimitIsLeftInTheSession(t *testing.T) {
 	require.NoError(t, stmt.QueryRowContext(t.Context()).Scan(&session))
 	assert.InDelta(t, 77, session, 0.1)
 	require.NoError(t, stmt.QueryRowContext(within(t, time.Minute)).Scan(&mine))
-	assert.InDelta(t, 60, mine, 1)
+	assert.InDelta(t, 60, mine, 20)
 }
 
 func TestCase61_TheCauseComesBeforeErrTxDone(t *testing.T) {
-	s := servers.Start(t, servers.MariaDB)
-	db := wrap(t, mysqlConnector(t, s.Addr(), s))
+	s := shared(t, servers.MariaDB)
+	db := wrap(t, mysqlConnector(t, s))
 	ctx, cancel, err := budget.Enter(t.Context(), budget.Within(100*time.Millisecond).Named("order"))
 	require.NoError(t, err)
 	defer cancel()
@@ -202,9 +175,9 @@ func TestCase61_TheCauseComesBeforeErrTxDone(t *testing.T) {
 }
 
 func TestCase64_BytesOfARowStayWhatTheyAreWhenItsCtxEnds(t *testing.T) {
-	s := servers.Start(t, servers.MariaDB)
-	db := wrap(t, mysqlConnector(t, s.Addr(), s))
-	for range 50 {
+	s := shared(t, servers.MariaDB)
+	db := wrap(t, mysqlConnector(t, s))
+	for range stress(10) {
 		ctx, cancel := context.WithCancel(t.Context())
 		rows, err := db.QueryContext(ctx, "select repeat('a', 1000) from seq_1_to_2000 union all select repeat('b', 1000) from seq_1_to_2000")
 		require.NoError(t, err)
@@ -219,9 +192,27 @@ func TestCase64_BytesOfARowStayWhatTheyAreWhenItsCtxEnds(t *testing.T) {
 }
 
 func TestADeadlockEndsTheTransactionAndNothingBehindItCommits(t *testing.T) {
-	s := servers.Start(t, servers.MariaDB)
-	db := wrap(t, mysqlConnector(t, s.Addr(), s))
+	s := shared(t, servers.MariaDB)
+	db := wrap(t, mysqlConnector(t, s))
 	must(t, db, "create table d (n int primary key, v int)", "insert into d values (1, 0), (2, 0)")
+	for range shown(5, 500) {
+		victim, other := deadlock(t, db)
+		_, err := victim.Exec("insert into d values (3, 3)")
+		var over *curfewsql.TxError
+		require.True(t, errors.As(err, &over), "%v", err)
+		assert.Equal(t, 1213, mysqlNumber(err))
+		err = victim.Commit()
+		var commit *curfewsql.CommitError
+		require.True(t, errors.As(err, &commit), "%v", err)
+		assert.Equal(t, curfewsql.NotCommitted, commit.Outcome)
+		require.NoError(t, other.Commit())
+		require.Zero(t, number(t, db, "select count(*) from d where n = 3"))
+	}
+}
+
+// deadlock returns the transaction that MariaDB has ended for the other one.
+func deadlock(t *testing.T, db *sql.DB) (victim, other *sql.Tx) {
+	t.Helper()
 	first, err := db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	second, err := db.BeginTx(t.Context(), nil)
@@ -230,33 +221,21 @@ func TestADeadlockEndsTheTransactionAndNothingBehindItCommits(t *testing.T) {
 	require.NoError(t, err)
 	_, err = second.Exec("update d set v = 2 where n = 2")
 	require.NoError(t, err)
-	results := make(chan error)
+	results := make(chan error, 1)
 	go func() { _, err := first.Exec("update d set v = 1 where n = 2"); results <- err }()
-	for number(t, db, "select count(*) from information_schema.innodb_trx where trx_state = 'LOCK WAIT'") == 0 {
-	}
 	_, err = second.Exec("update d set v = 2 where n = 1")
-	victim, other := second, first
-	if err == nil {
-		err, victim, other = <-results, first, second
-	} else {
-		require.NoError(t, <-results)
+	victim, other = second, first
+	if firstErr := <-results; firstErr != nil {
+		require.NoError(t, err)
+		err, victim, other = firstErr, first, second
 	}
 	require.Equal(t, 1213, mysqlNumber(err), "%v", err)
-	_, err = victim.Exec("insert into d values (3, 3)")
-	var over *curfewsql.TxError
-	require.True(t, errors.As(err, &over), "%v", err)
-	assert.Equal(t, 1213, mysqlNumber(err))
-	err = victim.Commit()
-	var commit *curfewsql.CommitError
-	require.True(t, errors.As(err, &commit), "%v", err)
-	assert.Equal(t, curfewsql.NotCommitted, commit.Outcome)
-	require.NoError(t, other.Commit())
-	assert.Zero(t, number(t, db, "select count(*) from d where n = 3"))
+	return victim, other
 }
 
 func TestALockWaitNamesItsPhase(t *testing.T) {
-	s := servers.Start(t, servers.MariaDB, "innodb-lock-wait-timeout=1")
-	db := wrap(t, mysqlConnector(t, s.Addr(), s))
+	s := shared(t, servers.MariaDB)
+	db := wrap(t, mysqlWith(t, s, func(cfg *mysql.Config) { cfg.Params = map[string]string{"innodb_lock_wait_timeout": "1"} }))
 	must(t, db, "create table l (n int primary key)", "insert into l values (1)")
 	holder, err := db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
@@ -271,22 +250,52 @@ func TestALockWaitNamesItsPhase(t *testing.T) {
 	assert.Equal(t, 1205, mysqlNumber(err))
 }
 
+func TestALockWaitThatOurLimitEndsIsTheDeadlineInThatPhase(t *testing.T) {
+	s := shared(t, servers.MariaDB)
+	holder := bare(t, mysqlConnector(t, s))
+	must(t, holder, "create table l (n int primary key)", "insert into l values (1)")
+	held, err := holder.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer held.Rollback()
+	_, err = held.Exec("update l set n = 2")
+	require.NoError(t, err)
+	for _, interpolate := range []bool{true, false} {
+		c := mysqlWith(t, s, func(cfg *mysql.Config) { cfg.InterpolateParams = interpolate })
+		db := wrap(t, c, curfewsql.LimitLockWaits())
+		for name, wait := range map[string]func(context.Context, *sql.DB) error{"a row": exec("update l set n = ?", 3), "the table": exec("truncate l")} {
+			began := time.Now()
+			err := wait(within(t, 2400*time.Millisecond), db) // 1 s in the server
+			back(t, began, 1200*time.Millisecond)
+			var cause *budget.Cause
+			require.True(t, errors.As(err, &cause), "%v", err)
+			assert.Equal(t, budget.DeadlineExceeded, cause.Kind, name)
+			assert.Equal(t, "lock_wait", cause.Phase, name)
+			assert.Equal(t, 1205, mysqlNumber(err), name)
+		}
+		_, err = db.ExecContext(within(t, 500*time.Millisecond), "update l set n = ?", 3) // too short for whole seconds
+		var cause *budget.Cause
+		require.True(t, errors.As(err, &cause), "%v", err)
+		assert.Equal(t, "statement", cause.Phase)
+		assert.Equal(t, budget.DeadlineExceeded, cause.Kind)
+	}
+}
+
 func TestACommitThatWaitsForALockIsCutAndRolledBack(t *testing.T) {
-	s := servers.Start(t, servers.MariaDB)
-	db := wrap(t, mysqlConnector(t, s.Addr(), s), curfewsql.Slush(roomyAt(100*time.Millisecond)))
+	s := shared(t, servers.MariaDB)
+	db := wrap(t, mysqlConnector(t, s), curfewsql.Slush(roomyAt(500*time.Millisecond)))
 	must(t, db, "create table c (n int)")
-	holder := bare(t, mysqlConnector(t, s.Addr(), s))
+	holder := bare(t, mysqlConnector(t, s))
 	lock, err := holder.Conn(t.Context())
 	require.NoError(t, err)
 	defer lock.Close()
 	began := time.Now()
-	err = curfewsql.WithTx(t.Context(), db, budget.Within(200*time.Millisecond), func(ctx context.Context, tx *sql.Tx) error {
+	err = curfewsql.WithTx(t.Context(), db, budget.Within(time.Second), func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "insert into c values (1)")
 		require.NoError(t, err)
 		_, err = lock.ExecContext(t.Context(), "flush tables with read lock")
 		return err
 	})
-	assert.Less(t, time.Since(began), 300*time.Millisecond)
+	back(t, began, time.Second)
 	var commit *curfewsql.CommitError
 	require.True(t, errors.As(err, &commit), "%v", err)
 	assert.Equal(t, curfewsql.NotCommitted, commit.Outcome)

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,22 +21,38 @@ import (
 // An engine is a database of the test's own.
 type engine struct {
 	connector driver.Connector
-	arg       string // how an argument is written
-	keeps     bool   // a cancel leaves the connection
+	arg       string                        // how an argument is written
+	keeps     bool                          // a cancel leaves the connection
+	work      string                        // computes for some milliseconds
+	open      func(testing.TB, *sql.DB) int // counts open transactions that have written
 }
 
 // eachEngine runs f once for each driver.
 func eachEngine(t *testing.T, f func(t *testing.T, e engine)) {
 	t.Run("PostgreSQL", func(t *testing.T) {
-		f(t, engine{pgxConnector(t, servers.Start(t, servers.PostgreSQL)), "$1", false})
+		f(t, engine{pgxConnector(t, shared(t, servers.PostgreSQL)), "$1", false, "select count(*) from generate_series(1, 20000) n where n % 7 = 3", openInPostgres})
 	})
 	t.Run("MariaDB", func(t *testing.T) {
-		s := servers.Start(t, servers.MariaDB)
-		f(t, engine{mysqlConnector(t, s.Addr(), s), "?", true})
+		f(t, engine{mysqlConnector(t, shared(t, servers.MariaDB)), "?", true, "select count(*) from seq_1_to_40000 where seq % 7 = 3", openInMariaDB})
 	})
 	eachSQLite(t, func(t *testing.T, d driver.Driver) {
-		f(t, engine{sqliteConnector(t, d, tempFile(t)), "?", true})
+		f(t, engine{sqliteConnector(t, d, tempFile(t)), "?", true, strings.Replace(longCTE, "1000000000", "2000", 1), openInSQLite})
 	})
+}
+
+// openInSQLite is 1 when some transaction holds the lock to write.
+func openInSQLite(tb testing.TB, watcher *sql.DB) int {
+	conn, err := watcher.Conn(tb.Context())
+	require.NoError(tb, err)
+	defer conn.Close()
+	_, err = conn.ExecContext(tb.Context(), "pragma busy_timeout = 0")
+	require.NoError(tb, err)
+	if _, err = conn.ExecContext(tb.Context(), "begin immediate"); err != nil {
+		return 1
+	}
+	_, err = conn.ExecContext(tb.Context(), "rollback")
+	require.NoError(tb, err)
+	return 0
 }
 
 // rounds is how often an engine repeats what may cost a connection.
@@ -44,6 +61,14 @@ func (e engine) rounds(n int) int {
 		n /= 4
 	}
 	return stress(n)
+}
+
+// shown is shown of what may cost a connection.
+func (e engine) shown(some, all int) int {
+	if !e.keeps {
+		some, all = some/4, all/4
+	}
+	return shown(some, all)
 }
 
 // The slush is so short that kills come in the middle of commits.
@@ -55,12 +80,14 @@ func TestWhatIsSaidOfACommitWhoseCtxEndsIsTrue(t *testing.T) {
 		insert := "insert into o values (" + e.arg + ")"
 		typical := time.Millisecond
 		said := map[string]int{}
-		for i := range e.rounds(200) {
+		for i := range e.shown(60, 2000) {
 			began := time.Now()
 			ctx, cancel := context.WithCancel(t.Context())
 			limit := budget.Within(time.Minute)
 			if i%3 == 0 {
 				limit = budget.Within(time.Millisecond + rand.N(2*typical))
+			} else if i == 2 { // one ends for sure
+				cancel()
 			} else if i%10 != 1 { // some are left alone, to know how long they take
 				time.AfterFunc(rand.N(2*typical), cancel)
 			}
@@ -98,13 +125,53 @@ func TestWhatIsSaidOfACommitWhoseCtxEndsIsTrue(t *testing.T) {
 	})
 }
 
+// Neither a statement that was under way when the ctx ended, nor one that came behind it, is
+// there afterwards.
+func TestACtxThatEndsWhileExecRunsLeavesNoRow(t *testing.T) {
+	eachEngine(t, func(t *testing.T, e engine) {
+		db := wrap(t, e.connector)
+		must(t, db, "create table x (n int)")
+		before := 0
+		for i := range e.shown(100, 10_000) {
+			ctx, cancel := context.WithCancel(context.Background())
+			tx, err := db.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			insert := func(ctx context.Context) error {
+				_, err := tx.ExecContext(ctx, "insert into x values ("+e.arg+")", i)
+				return err
+			}
+			require.NoError(t, insert(ctx))
+			if i > 0 { // the first ends for sure behind a statement
+				time.AfterFunc(rand.N(200*time.Microsecond), cancel)
+			}
+			for err == nil {
+				if err = insert(ctx); err == nil {
+					before++
+				}
+				if i == 0 {
+					cancel()
+				}
+			}
+			require.Error(t, insert(context.Background()))
+			_ = tx.Rollback()
+			cancel()
+		}
+		require.Eventually(t, func() bool { return db.Stats().InUse == 0 }, patience, time.Millisecond)
+		t.Logf("%d statements before the end", before)
+		assert.NotZero(t, before)
+		watcher := bare(t, e.connector)
+		assert.Zero(t, number(t, watcher, "select count(*) from x"))
+		require.Eventually(t, func() bool { return e.open(t, watcher) == 0 }, patience, 150*time.Millisecond, "open transactions")
+	})
+}
+
 // Case 63: connections and transactions that leak where a ctx ends.
 func TestCase63_NothingIsLeftInUseWhereverACtxEnds(t *testing.T) {
 	eachEngine(t, func(t *testing.T, e engine) {
 		db := wrap(t, e.connector)
 		db.SetMaxOpenConns(4)
 		must(t, db, "create table u (n int)", "insert into u values (1), (2), (3)")
-		for i := range e.rounds(200) {
+		for i := range e.rounds(80) {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(rand.N(time.Millisecond), cancel)
 			switch i % 4 {

@@ -20,9 +20,9 @@ import (
 )
 
 // pgConfig is how to reach s through addr, which may be a proxy's.
-func pgConfig(tb testing.TB, s *servers.Server, addr string) *pgx.ConnConfig {
+func pgConfig(tb testing.TB, s place, addr string) *pgx.ConnConfig {
 	tb.Helper()
-	cfg, err := pgx.ParseConfig("postgres://" + s.User + ":" + s.Password + "@" + addr + "/" + s.Database + "?sslmode=disable")
+	cfg, err := pgx.ParseConfig("postgres://" + s.User + ":" + s.Password + "@" + addr + "/" + s.database + "?sslmode=disable")
 	require.NoError(tb, err)
 	return cfg
 }
@@ -35,14 +35,18 @@ func pgState(err error) string {
 }
 
 func runningInPostgres(tb testing.TB, watcher *sql.DB) int {
-	return number(tb, watcher, "select count(*) from pg_stat_activity where state <> 'idle' and backend_type = 'client backend' and pid <> pg_backend_pid()")
+	return number(tb, watcher, "select count(*) from pg_stat_activity where datname = current_database() and state <> 'idle' and backend_type = 'client backend' and pid <> pg_backend_pid()")
+}
+
+func openInPostgres(tb testing.TB, watcher *sql.DB) int {
+	return number(tb, watcher, "select count(*) from pg_stat_activity where datname = current_database() and xact_start is not null and pid <> pg_backend_pid()")
 }
 
 func TestCase44_AStatementOfATransactionEndsInTheServerWithCancelsBlocked(t *testing.T) {
-	s := servers.Start(t, servers.PostgreSQL)
+	s := shared(t, servers.PostgreSQL)
 	watcher := bare(t, pgxConnector(t, s))
 	p := newProxy(t, s.Addr())
-	db := wrap(t, stdlib.GetConnector(*pgConfig(t, s, p.addr())), curfewsql.Slush(roomyAt(100*time.Millisecond)))
+	db := wrap(t, stdlib.GetConnector(*pgConfig(t, s, p.addr())), curfewsql.Slush(roomyAt(400*time.Millisecond)))
 	for _, args := range [][]any{nil, {60}} {
 		query := "select pg_sleep(60)"
 		if args != nil {
@@ -50,7 +54,7 @@ func TestCase44_AStatementOfATransactionEndsInTheServerWithCancelsBlocked(t *tes
 		}
 		p.deaf.Store(false)
 		require.NoError(t, db.PingContext(t.Context()))
-		ctx := within(t, 300*time.Millisecond)
+		ctx := within(t, time.Second)
 		tx, err := db.BeginTx(ctx, nil)
 		require.NoError(t, err)
 		p.deaf.Store(true) // no cancel request gets through
@@ -58,14 +62,14 @@ func TestCase44_AStatementOfATransactionEndsInTheServerWithCancelsBlocked(t *tes
 		_, err = tx.ExecContext(ctx, query, args...)
 		assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err), "%v", err)
 		assert.Equal(t, "57014", pgState(err))
-		assert.Less(t, time.Since(began), 350*time.Millisecond)
+		back(t, began, time.Second)
 		require.NoError(t, tx.Rollback())
 		assert.Zero(t, runningInPostgres(t, watcher), "working, or idle in a transaction")
 	}
 }
 
 func TestCase45_ManyDeadlinesOfTransactionsMakeNoStormOfConnections(t *testing.T) {
-	s := servers.Start(t, servers.PostgreSQL)
+	s := shared(t, servers.PostgreSQL)
 	p := newProxy(t, s.Addr())
 	db := wrap(t, stdlib.GetConnector(*pgConfig(t, s, p.addr())), curfewsql.Slush(roomy))
 	const many = 30
@@ -92,7 +96,7 @@ func TestCase45_ManyDeadlinesOfTransactionsMakeNoStormOfConnections(t *testing.T
 	}
 	all(time.Minute, func(*sql.Tx) {}) // thirty connections, which takes a busy machine a while
 	before := p.conns.Load()
-	all(5*time.Second, func(tx *sql.Tx) {
+	all(4*time.Second, func(tx *sql.Tx) {
 		_, err := tx.Exec("select pg_sleep(60)")
 		assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err), "%v", err)
 	})
@@ -101,7 +105,7 @@ func TestCase45_ManyDeadlinesOfTransactionsMakeNoStormOfConnections(t *testing.T
 }
 
 func TestCase46_TheAutomaticRollbackIsSentAndTheBackendKept(t *testing.T) {
-	s := servers.Start(t, servers.PostgreSQL)
+	s := shared(t, servers.PostgreSQL)
 	watcher := bare(t, pgxConnector(t, s))
 	db := wrap(t, pgxConnector(t, s))
 	db.SetMaxOpenConns(1)
@@ -120,7 +124,7 @@ func TestCase46_TheAutomaticRollbackIsSentAndTheBackendKept(t *testing.T) {
 }
 
 func TestCase49_ARollbackOnAConnectionThatTheServerEndedIsAnErrorAndLeaksNothing(t *testing.T) {
-	s := servers.Start(t, servers.PostgreSQL)
+	s := shared(t, servers.PostgreSQL)
 	db := wrap(t, pgxConnector(t, s))
 	tx, err := db.BeginTx(within(t, time.Minute), nil)
 	require.NoError(t, err)
@@ -134,7 +138,7 @@ func TestCase49_ARollbackOnAConnectionThatTheServerEndedIsAnErrorAndLeaksNothing
 }
 
 func TestATransactionWhoseConnectionBrokeBeforeItsCommitIsNotCommitted(t *testing.T) {
-	s := servers.Start(t, servers.PostgreSQL)
+	s := shared(t, servers.PostgreSQL)
 	db := wrap(t, pgxConnector(t, s))
 	tx, err := db.BeginTx(within(t, time.Minute), nil)
 	require.NoError(t, err)
@@ -154,11 +158,11 @@ func TestATransactionWhoseConnectionBrokeBeforeItsCommitIsNotCommitted(t *testin
 }
 
 func TestCase50_ACommitWithoutAnswerIsUnknownAndResolveSaysWhatItIs(t *testing.T) {
-	s := servers.Start(t, servers.PostgreSQL)
+	s := shared(t, servers.PostgreSQL)
 	db := wrap(t, pgxConnector(t, s), curfewsql.TrackTx())
 	must(t, db, "create table c50 (n int)")
 	began := time.Now()
-	frozen := false
+	froze := make(chan func(), 1)
 	err := curfewsql.WithTx(t.Context(), db, budget.Within(400*time.Millisecond), func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "insert into c50 values (1)")
 		require.NoError(t, err)
@@ -168,18 +172,15 @@ func TestCase50_ACommitWithoutAnswerIsUnknownAndResolveSaysWhatItIs(t *testing.T
 		require.NoError(t, err)
 		_, err = tx.ExecContext(ctx, "insert into c50 values (2)")
 		require.NoError(t, err)
-		time.AfterFunc(30*time.Millisecond, s.Freeze) // in the middle of the COMMIT
-		frozen = true
+		time.AfterFunc(30*time.Millisecond, func() { froze <- s.freeze(t) }) // in the middle of the COMMIT
 		return nil
 	})
-	took := time.Since(began)
-	require.True(t, frozen)
-	s.Thaw()
+	back(t, began, 460*time.Millisecond)
+	(<-froze)()
 	var commit *curfewsql.CommitError
 	require.True(t, errors.As(err, &commit), "%v", err)
 	assert.Equal(t, curfewsql.Unknown, commit.Outcome, "%v", err)
 	assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err), "%v", err)
-	assert.InDelta(t, 400, took.Milliseconds(), 60)
 	outcome, err := curfewsql.Resolve(within(t, patience), db, err, nil)
 	require.NoError(t, err)
 	want := curfewsql.NotCommitted
@@ -191,23 +192,24 @@ func TestCase50_ACommitWithoutAnswerIsUnknownAndResolveSaysWhatItIs(t *testing.T
 }
 
 func TestCase52_TheRollbackHasABoundOfItsOwn(t *testing.T) {
-	s := servers.Start(t, servers.PostgreSQL)
+	s := shared(t, servers.PostgreSQL)
 	db := wrap(t, pgxConnector(t, s))
 	tx, err := db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
-	s.Freeze()
+	thaw := s.freeze(t)
 	began := time.Now()
 	err = tx.Rollback()
 	assert.Equal(t, budget.DependencyTimeout, budget.KindOf(err), "%v", err)
-	assert.InDelta(t, 1000, time.Since(began).Milliseconds(), 200)
+	assert.GreaterOrEqual(t, time.Since(began), time.Second)
+	back(t, began, 1200*time.Millisecond)
 	assert.Zero(t, db.Stats().InUse)
-	s.Thaw()
+	thaw()
 	require.NoError(t, db.PingContext(within(t, patience)))
 }
 
 func TestCase54_TheServerSeesTheLimitOfATransactionThroughAPooler(t *testing.T) {
-	s := servers.Start(t, servers.PostgreSQL)
-	bouncer := servers.StartPgBouncer(t, s)
+	s := shared(t, servers.PostgreSQL)
+	bouncer := servers.StartPgBouncer(t, s.Server)
 	cfg := pgConfig(t, s, bouncer.Addr())
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
 	db := wrap(t, stdlib.GetConnector(*cfg), curfewsql.BehindPooler())
@@ -215,7 +217,7 @@ func TestCase54_TheServerSeesTheLimitOfATransactionThroughAPooler(t *testing.T) 
 	require.NoError(t, err)
 	defer tx.Rollback()
 	for setting, want := range map[string]string{
-		"statement_timeout": `^29[0-9]{3}ms$`, "transaction_isolation": "^serializable$", "transaction_read_only": "^on$",
+		"statement_timeout": `^2[0-9]{4}ms$`, "transaction_isolation": "^serializable$", "transaction_read_only": "^on$",
 	} {
 		var v string
 		require.NoError(t, tx.QueryRow("show "+setting).Scan(&v))
@@ -224,8 +226,8 @@ func TestCase54_TheServerSeesTheLimitOfATransactionThroughAPooler(t *testing.T) 
 }
 
 func TestCase55_NothingOfTheLimitIsLeftForTheNextClientOfAPooler(t *testing.T) {
-	s := servers.Start(t, servers.PostgreSQL)
-	bouncer := servers.StartPgBouncer(t, s, "default_pool_size=1")
+	s := shared(t, servers.PostgreSQL)
+	bouncer := servers.StartPgBouncer(t, s.Server, "default_pool_size=1")
 	cfg := pgConfig(t, s, bouncer.Addr())
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
 	ours := wrap(t, stdlib.GetConnector(*cfg), curfewsql.BehindPooler())
@@ -246,7 +248,7 @@ func TestCase55_NothingOfTheLimitIsLeftForTheNextClientOfAPooler(t *testing.T) {
 }
 
 func TestCase57_NoNoticePerStatement(t *testing.T) {
-	s := servers.Start(t, servers.PostgreSQL)
+	s := shared(t, servers.PostgreSQL)
 	cfg := pgConfig(t, s, s.Addr())
 	cfg.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { t.Errorf("notice: %s", n.Message) }
 	db := wrap(t, stdlib.GetConnector(*cfg))
@@ -263,7 +265,7 @@ func TestCase57_NoNoticePerStatement(t *testing.T) {
 }
 
 func TestCase58_VacuumAndConcurrentIndexesRun(t *testing.T) {
-	s := servers.Start(t, servers.PostgreSQL)
+	s := shared(t, servers.PostgreSQL)
 	db := wrap(t, pgxConnector(t, s))
 	for _, query := range []string{
 		"create table c58 (n int)", "vacuum c58", "/* why */ VACUUM (analyze) c58", "create index concurrently i58 on c58 (n)", "drop index concurrently i58",
@@ -280,10 +282,10 @@ func TestCase58_VacuumAndConcurrentIndexesRun(t *testing.T) {
 }
 
 func TestCase60_ACommitWithASlowDeferredTriggerIsEndedBeforeIt(t *testing.T) {
-	s := servers.Start(t, servers.PostgreSQL)
-	db := wrap(t, pgxConnector(t, s), curfewsql.Slush(roomyAt(100*time.Millisecond)))
+	s := shared(t, servers.PostgreSQL)
+	db := wrap(t, pgxConnector(t, s), curfewsql.Slush(roomyAt(300*time.Millisecond)))
 	must(t, db, "create table c60 (n int)",
-		"create function slow60() returns trigger language plpgsql as 'begin perform pg_sleep(0.5); return null; end'",
+		"create function slow60() returns trigger language plpgsql as 'begin perform pg_sleep(1.5); return null; end'",
 		"create constraint trigger s after insert on c60 deferrable initially deferred for each row execute function slow60()")
 	insert := func(d time.Duration) error {
 		return curfewsql.WithTx(t.Context(), db, budget.Within(d), func(ctx context.Context, tx *sql.Tx) error {
@@ -293,8 +295,8 @@ func TestCase60_ACommitWithASlowDeferredTriggerIsEndedBeforeIt(t *testing.T) {
 	}
 	require.NoError(t, insert(10*time.Second))
 	began := time.Now()
-	err := insert(200 * time.Millisecond)
-	assert.Less(t, time.Since(began), 250*time.Millisecond)
+	err := insert(600 * time.Millisecond)
+	back(t, began, 600*time.Millisecond)
 	var commit *curfewsql.CommitError
 	require.True(t, errors.As(err, &commit), "%v", err)
 	assert.Equal(t, curfewsql.NotCommitted, commit.Outcome)
@@ -304,7 +306,7 @@ func TestCase60_ACommitWithASlowDeferredTriggerIsEndedBeforeIt(t *testing.T) {
 }
 
 func TestACommitOfAFailedTransactionIsNoSuccess(t *testing.T) {
-	s := servers.Start(t, servers.PostgreSQL)
+	s := shared(t, servers.PostgreSQL)
 	db := wrap(t, pgxConnector(t, s))
 	for _, ctx := range []context.Context{t.Context(), within(t, time.Minute)} {
 		tx, err := db.BeginTx(ctx, nil)
@@ -320,7 +322,7 @@ func TestACommitOfAFailedTransactionIsNoSuccess(t *testing.T) {
 }
 
 func TestACancelBySomebodyElseIsNotTheDeadline(t *testing.T) {
-	s := servers.Start(t, servers.PostgreSQL)
+	s := shared(t, servers.PostgreSQL)
 	db := wrap(t, pgxConnector(t, s))
 	tx, err := db.BeginTx(within(t, time.Minute), nil)
 	require.NoError(t, err)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	ncruces "github.com/ncruces/go-sqlite3/driver"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	modernc "modernc.org/sqlite"
 
@@ -21,6 +24,34 @@ import (
 	"github.com/curfew-go/curfew/budget/wire"
 	"github.com/curfew-go/curfew/internal/servers"
 )
+
+// stress multiplies rounds by CURFEW_STRESS.
+func stress(rounds int) int { return rounds * max(stressed(), 1) }
+
+// shown is how many rounds to run: some, or as many as are to be shown when CURFEW_STRESS is 10.
+func shown(some, all int) int {
+	if n := stressed(); n > 0 {
+		return max(all*n/10, some)
+	}
+	return some
+}
+
+func stressed() int {
+	n, _ := strconv.Atoi(os.Getenv("CURFEW_STRESS")) // without one 0
+	return n
+}
+
+// back checks that what began has come back. That it did so within want is logged, and
+// asserted under CURFEW_STRESS alone: elsewhere machines are too busy for figures.
+func back(tb testing.TB, began time.Time, want time.Duration) {
+	tb.Helper()
+	took := time.Since(began)
+	tb.Logf("back after %v, of %v", took, want)
+	if stressed() == 0 {
+		want = patience
+	}
+	assert.Less(tb, took, want)
+}
 
 // roomy is a slush with time for every step on a busy machine.
 var roomy = wire.Slush{Share: 0.5, Cap: time.Second}
@@ -34,18 +65,29 @@ const longCTE = "with recursive c(n) as (select 1 union all select n+1 from c wh
 // crossJoin computes for minutes in MariaDB.
 const crossJoin = "select count(*) from seq_1_to_100000 a, seq_1_to_100000 b where a.seq * b.seq % 7 = 3"
 
-func mysqlConnector(tb testing.TB, addr string, s *servers.Server) driver.Connector {
+func mysqlConnector(tb testing.TB, s place) driver.Connector {
+	tb.Helper()
+	return mysqlWith(tb, s, func(*mysql.Config) {})
+}
+
+// mysqlThrough reaches s through a proxy at addr.
+func mysqlThrough(tb testing.TB, addr string, s place) driver.Connector {
+	tb.Helper()
+	return mysqlWith(tb, s, func(cfg *mysql.Config) { cfg.Addr = addr })
+}
+
+func mysqlWith(tb testing.TB, s place, change func(*mysql.Config)) driver.Connector {
 	tb.Helper()
 	cfg, err := mysql.ParseDSN(s.DSN())
 	require.NoError(tb, err)
-	cfg.Addr = addr
 	cfg.Logger = &mysql.NopLogger{}
+	change(cfg)
 	c, err := mysql.NewConnector(cfg)
 	require.NoError(tb, err)
 	return c
 }
 
-func pgxConnector(tb testing.TB, s *servers.Server) driver.Connector {
+func pgxConnector(tb testing.TB, s place) driver.Connector {
 	tb.Helper()
 	cfg, err := pgx.ParseConfig(s.DSN())
 	require.NoError(tb, err)
@@ -56,9 +98,9 @@ func sqliteConnector(tb testing.TB, d driver.Driver, file string) driver.Connect
 	tb.Helper()
 	c, ok := d.(driver.DriverContext)
 	if !ok {
-		return dsnConnector{d, "file:" + file + "?_pragma=busy_timeout(3000)"}
+		return dsnConnector{d, "file:" + file + "?_pragma=busy_timeout(60000)"}
 	}
-	connector, err := c.OpenConnector("file:" + file + "?_pragma=busy_timeout(3000)")
+	connector, err := c.OpenConnector("file:" + file + "?_pragma=busy_timeout(60000)")
 	require.NoError(tb, err)
 	return connector
 }
@@ -112,14 +154,8 @@ func must(tb testing.TB, db *sql.DB, queries ...string) {
 	}
 }
 
-func number(tb testing.TB, db *sql.DB, query string) (n int) {
-	tb.Helper()
-	require.NoError(tb, db.QueryRowContext(context.Background(), query).Scan(&n))
-	return n
-}
-
 func TestPostgreSQLIsDone(t *testing.T) {
-	s := servers.Start(t, servers.PostgreSQL)
+	s := shared(t, servers.PostgreSQL)
 	sqltest.Run(t, sqltest.Config{
 		Connector:  func(tb testing.TB) driver.Connector { return pgxConnector(tb, s) },
 		Slow:       "select pg_sleep(60)",
@@ -136,9 +172,9 @@ func TestPostgreSQLIsDone(t *testing.T) {
 }
 
 func TestMariaDBIsDone(t *testing.T) {
-	s := servers.Start(t, servers.MariaDB)
+	s := shared(t, servers.MariaDB)
 	sqltest.Run(t, sqltest.Config{
-		Connector:       func(tb testing.TB) driver.Connector { return mysqlConnector(tb, s.Addr(), s) },
+		Connector:       func(tb testing.TB) driver.Connector { return mysqlConnector(tb, s) },
 		Slow:            crossJoin,
 		Short:           "select count(*) from seq_1_to_40000 where seq % 7 = 3",
 		SlowInsert:      "insert into t (n) " + crossJoin,

@@ -49,16 +49,16 @@ func TestCase68_AnInterruptHitsNeitherNeighboursNorTheNextQuery(t *testing.T) {
 
 // lateInterrupts ends queries around their own end, next to one that goes on.
 func lateInterrupts(t *testing.T, db *sql.DB, neighbours bool) {
-	work := "with recursive c(n) as (select 1 union all select n+1 from c where n < 2000) select count(*) from c"
+	work := "with recursive c(n) as (select 1 union all select n+1 from c where n < 500) select count(*) from c"
 	conn, err := db.Conn(t.Context())
 	require.NoError(t, err)
 	defer conn.Close()
 	began := time.Now()
 	require.NoError(t, conn.QueryRowContext(t.Context(), work).Scan(new(int)))
 	typical := min(max(time.Since(began), 50*time.Microsecond), 200*time.Millisecond)
-	enough := time.Now().Add(time.Duration(stress(5)) * time.Second) // on a busy machine
+	enough := time.Now().Add(time.Duration(stress(2)) * time.Second) // on a busy machine
 	cut, done, hit := 0, 0, 0
-	for i := range stress(200) {
+	for i := range stress(100) {
 		if time.Now().After(enough) {
 			break
 		}
@@ -72,7 +72,12 @@ func lateInterrupts(t *testing.T, db *sql.DB, neighbours bool) {
 		require.NoError(t, err)
 		require.True(t, neighbour.Next())
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Millisecond+3*typical)
-		if i%4 != 0 {
+		switch i {
+		case 0: // one that nobody ends
+			ctx = t.Context()
+		case 1: // and one that ends for sure
+			cancel()
+		default:
 			time.AfterFunc(rand.N(2*typical), cancel)
 		}
 		var n int
@@ -130,10 +135,8 @@ func TestTheBusyWaitEndsWithTheDeadline(t *testing.T) {
 		must(t, holder, "begin immediate", "insert into b values (1)")
 		began := time.Now()
 		_, err := db.ExecContext(within(t, 200*time.Millisecond), "insert into b values (2)")
-		took := time.Since(began)
+		back(t, began, 250*time.Millisecond) // the busy timeout is a minute
 		assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err), "%v", err)
-		assert.Less(t, took, time.Second, "the busy timeout is 3 s")
-		t.Logf("back after %v: %v", took, err)
 		must(t, holder, "rollback")
 		assert.Zero(t, number(t, db, "select count(*) from b"))
 	})
@@ -154,9 +157,7 @@ func TestACommitThatWaitsForAReaderEndsWithTheDeadline(t *testing.T) {
 			_, err := tx.ExecContext(ctx, "insert into w values (3)")
 			return err
 		})
-		took := time.Since(began)
-		t.Logf("back after %v: %v", took, err)
-		assert.Less(t, took, time.Second, "the busy timeout is 3 s")
+		back(t, began, 250*time.Millisecond) // the busy timeout is a minute
 		var commit *curfewsql.CommitError
 		require.True(t, errors.As(err, &commit), "%v", err)
 		assert.Equal(t, curfewsql.NotCommitted, commit.Outcome)
@@ -174,7 +175,7 @@ func TestWhatSQLiteCannotBeInterruptedInRunsOn(t *testing.T) {
 		db := wrap(t, sqliteConnector(t, d, tempFile(t)))
 		began := time.Now()
 		var n int
-		err := db.QueryRowContext(within(t, 20*time.Millisecond), "select length(hex(zeroblob(20000000)))").Scan(&n)
+		err := db.QueryRowContext(within(t, 20*time.Millisecond), "select length(hex(zeroblob(8000000)))").Scan(&n)
 		t.Logf("back after %v: %v", time.Since(began), err)
 		assert.Greater(t, time.Since(began), 20*time.Millisecond)
 		must(t, db, "select 1")

@@ -65,15 +65,11 @@ func turns(t *testing.T, p *proxy, bare, wrapped *sql.DB, last string, walks []w
 }
 
 func TestNoTurnIsAddedOnMariaDB(t *testing.T) {
-	s := servers.Start(t, servers.MariaDB)
+	s := shared(t, servers.MariaDB)
 	for name, interpolate := range map[string]bool{"interpolated": true, "not interpolated": false} {
 		t.Run(name, func(t *testing.T) {
 			p := newProxy(t, s.Addr())
-			cfg, err := mysql.ParseDSN(s.DSN())
-			require.NoError(t, err)
-			cfg.Addr, cfg.InterpolateParams = p.addr(), interpolate
-			c, err := mysql.NewConnector(cfg)
-			require.NoError(t, err)
+			c := mysqlWith(t, s, func(cfg *mysql.Config) { cfg.Addr, cfg.InterpolateParams = p.addr(), interpolate })
 			turns(t, p, bare(t, c), wrap(t, c), "do 1", []walk{
 				{"exec", exec("do 1")}, {"with an argument", exec("do ?", 1)}, {"transaction of 2", inTx("do ?", "do ?")},
 				{"prepared", func(ctx context.Context, db *sql.DB) error {
@@ -95,7 +91,7 @@ func TestNoTurnIsAddedOnMariaDB(t *testing.T) {
 }
 
 func TestNoTurnIsAddedOnPostgreSQL(t *testing.T) {
-	s := servers.Start(t, servers.PostgreSQL)
+	s := shared(t, servers.PostgreSQL)
 	p := newProxy(t, s.Addr())
 	c := stdlib.GetConnector(*pgConfig(t, s, p.addr()))
 	turns(t, p, bare(t, c), wrap(t, c), "select 1", []walk{

@@ -1,19 +1,23 @@
-package curfewsql
+package dialect
 
 import (
-	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/curfew-go/curfew/adapters/sql/internal/sqltext"
 )
 
 // PostgreSQL is the Dialect of PostgreSQL behind a driver that sends a text without
 // arguments in the simple protocol, as jackc/pgx and lib/pq do, and that sets no
-// limits itself. A connector that curfewpgx has set up is recognized when no Dialect is named.
+// limits itself.
 func PostgreSQL() Dialect { return postgres{} }
+
+// CurfewPGX is the Dialect of PostgreSQL behind a connector that curfewpgx has set up, which
+// limits all that is sent, and so leaves nothing to do. It is recognized when no Dialect is named.
+func CurfewPGX() Dialect { return postgres{inStream: true} }
 
 // postgres limits by statement_timeout local to the transaction.
 type postgres struct {
@@ -21,31 +25,6 @@ type postgres struct {
 }
 
 func (postgres) Name() string { return "postgresql" }
-
-// limitsInStream asks for the limit in force, once under a deadline. No driver sends a
-// limit for one, but for curfewpgx.
-func limitsInStream(ctx context.Context, inner driver.Conn) (bool, error) {
-	const ask = "select current_setting('statement_timeout')"
-	plain, err := queryRow(unbounded{ctx}, inner, ask)
-	if err != nil {
-		return false, err
-	}
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, 97*time.Minute)
-		defer cancel()
-	}
-	under, err := queryRow(ctx, inner, ask)
-	if err != nil {
-		return false, err
-	}
-	return text(plain[0]) != text(under[0]), nil
-}
-
-// unbounded hides the deadline of a ctx from a driver that would send it.
-type unbounded struct{ context.Context }
-
-func (unbounded) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 func setLocal(d time.Duration) string {
 	if d == 0 {
@@ -55,11 +34,12 @@ func setLocal(d time.Duration) string {
 }
 
 func (p postgres) Limit(s Statement, d time.Duration) Statement {
+	s.LockWait = 0
 	if p.inStream {
 		s.Armed = d > 0
 		return s
 	}
-	first, rest := firstWord(s.Query)
+	first, rest := sqltext.FirstWord(s.Query)
 	merge := s.Exec && !s.HasArgs && !s.Prepared
 	switch {
 	case !s.InTx && (d == 0 || !merge || standsAlone(first, rest)):
@@ -106,7 +86,7 @@ func standsAlone(first, rest string) bool {
 		"prepare", "discard", "deallocate", "listen", "unlisten":
 		return true
 	case "create", "drop", "alter":
-		second, _ := firstWord(rest)
+		second, _ := sqltext.FirstWord(rest)
 		switch second {
 		case "database", "tablespace", "system", "subscription":
 			return true
@@ -170,8 +150,8 @@ func (postgres) Status(mark string) string {
 	return "select pg_xact_status('" + mark + "'::xid8)"
 }
 
-// armsAll says that all that is sent is limited, whatever it is.
-func (p postgres) armsAll() bool { return p.inStream }
+// LimitsAll says that all that is sent is limited, whatever it is.
+func (p postgres) LimitsAll() bool { return p.inStream }
 
 // Judge reads SQLSTATE. Source: PostgreSQL documentation, appendix A. That nothing was
 // sent is not believed: pgx 5.12 says so of a text without arguments whose connection

@@ -1,4 +1,4 @@
-package curfewsql
+package dialect
 
 import (
 	"context"
@@ -19,7 +19,10 @@ type sqlite struct{}
 func (sqlite) Name() string { return "sqlite" }
 
 // Limit has no clock to set.
-func (sqlite) Limit(s Statement, _ time.Duration) Statement { return s }
+func (sqlite) Limit(s Statement, _ time.Duration) Statement {
+	s.LockWait = 0
+	return s
+}
 
 func (sqlite) Begin(Transaction, time.Duration) string { return "" }
 

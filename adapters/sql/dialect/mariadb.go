@@ -1,4 +1,4 @@
-package curfewsql
+package dialect
 
 import (
 	"database/sql/driver"
@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/curfew-go/curfew/adapters/sql/internal/sqltext"
 )
 
 // MariaDB is the Dialect of MariaDB from 10.1.
@@ -25,11 +27,13 @@ func (mariadb) Name() string { return "mariadb" }
 const maxLimit = 31536000 * time.Second
 
 func (mariadb) Limit(s Statement, d time.Duration) Statement {
-	switch first, rest := firstWord(s.Query); {
+	wait := s.LockWait.Truncate(time.Second)
+	s.LockWait = 0
+	switch first, rest := sqltext.FirstWord(s.Query); {
 	case first == "" && rest == "":
 		return s // empty, which the server should say
 	case first == "set":
-		if second, _ := firstWord(rest); second == "statement" {
+		if second, _ := sqltext.FirstWord(rest); second == "statement" {
 			return s // has one of its own, and they do not nest
 		}
 	}
@@ -39,17 +43,27 @@ func (mariadb) Limit(s Statement, d time.Duration) Statement {
 		s.Query = "SET STATEMENT max_statement_time=(coalesce(?,@@max_statement_time)+0.0) FOR " + s.Query
 		s.Lead = true
 	case d > 0:
-		s.Query = limited(d, s.Query)
+		s.Query, s.LockWait = limited(d, wait, s.Query), wait
 	}
 	s.Armed = d > 0
 	return s
 }
 
-// limited returns query with the limit d in its text.
-func limited(d time.Duration, query string) string {
+// limited returns query with the limit d in its text, and with that of waits for the locks of
+// rows and of metadata where it is a second or more: 0 would be not to wait at all.
+func limited(d, lockWait time.Duration, query string) string {
+	text := make([]byte, 0, 128+len(query))
+	text = append(text, "SET STATEMENT max_statement_time="...)
 	// Whole milliseconds: below a microsecond it would round to 0, which is none.
-	seconds := strconv.FormatFloat(min(d, maxLimit).Seconds(), 'f', 3, 64)
-	return "SET STATEMENT max_statement_time=" + seconds + " FOR " + query
+	text = strconv.AppendFloat(text, min(d, maxLimit).Seconds(), 'f', 3, 64)
+	if seconds := int64(min(lockWait, maxLimit) / time.Second); seconds > 0 {
+		text = append(text, ",innodb_lock_wait_timeout="...)
+		text = strconv.AppendInt(text, seconds, 10)
+		text = append(text, ",lock_wait_timeout="...)
+		text = strconv.AppendInt(text, seconds, 10)
+	}
+	text = append(text, " FOR "...)
+	return string(append(text, query...))
 }
 
 // Commit is limited too: it can wait for a global read lock. Then the transaction
@@ -59,7 +73,7 @@ func (mariadb) Commit(_ Transaction, d time.Duration) (text string, armed bool) 
 	if d == 0 {
 		return "COMMIT", false
 	}
-	return limited(d, "COMMIT"), true
+	return limited(d, 0, "COMMIT"), true
 }
 
 type mysql struct{ mysqlFamily }
@@ -69,7 +83,8 @@ func (mysql) Name() string { return "mysql" }
 // Limit knows of one for a SELECT alone. Source: MySQL documentation, "Optimizer
 // Hints", MAX_EXECUTION_TIME; a hint's place is right behind the word, and 0 is none.
 func (mysql) Limit(s Statement, d time.Duration) Statement {
-	first, rest := firstWord(s.Query)
+	s.LockWait = 0
+	first, rest := sqltext.FirstWord(s.Query)
 	if d == 0 || s.Prepared || first != "select" || strings.HasPrefix(strings.TrimLeft(rest, " \t\r\n"), "/*+") {
 		return s
 	}

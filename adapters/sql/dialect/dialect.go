@@ -1,17 +1,25 @@
-package curfewsql
+// Package dialect tells curfewsql how a kind of database limits statements, ends them, and says
+// what became of them. [Dialect] is all that another one needs; [Killer] and [Resolver] add what
+// not every database has:
+//
+//	type oracle struct{}
+//
+//	func (oracle) Name() string { return "oracle" }
+//	...
+//	db := curfewsql.Wrap(connector, curfewsql.WithDialect(oracle{}))
+//
+// Package sqltest has the list that decides whether one is done.
+package dialect
 
 import (
-	"context"
 	"database/sql/driver"
-	"errors"
-	"slices"
-	"strings"
 	"time"
 )
 
 // A Dialect knows how one kind of database limits statements and what its errors
-// mean. It is used by many goroutines at once. Whether one is done, the list in package
-// sqltest decides. A Dialect may be a Killer and a Resolver as well.
+// mean. It is used by many goroutines at once, and may be a Killer and a Resolver as well.
+// One whose driver is already limited in all that it sends says so by a method
+// LimitsAll() bool.
 type Dialect interface {
 	// Name is the database's name in errors, such as "mariadb".
 	Name() string
@@ -38,6 +46,9 @@ type Statement struct {
 	Prepared bool // it is kept, and run under other limits than the one at hand
 	InTx     bool // it is part of a transaction that BeginTx began
 
+	// LockWait is how long of the limit it may wait for a lock, or 0 for no limit of that. Limit
+	// sets it to what the server then has.
+	LockWait time.Duration
 	// InForce is the limit in force for the rest of the transaction; negative when it
 	// is not known. Limit sets it when it changes it.
 	InForce time.Duration
@@ -116,31 +127,6 @@ type Resolver interface {
 	Status(mark string) string
 }
 
-// detect asks inner what it speaks.
-func detect(ctx context.Context, inner driver.Conn) (Dialect, error) {
-	row, err := queryRow(ctx, inner, "select version()")
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, err
-		}
-		if _, lite := queryRow(ctx, inner, "select sqlite_version()"); lite == nil {
-			return SQLite(), nil
-		}
-		return nil, err
-	}
-	version := text(row[0])
-	switch {
-	case strings.Contains(version, "MariaDB"):
-		return MariaDB(), nil
-	case strings.HasPrefix(version, "PostgreSQL"):
-		inStream, err := limitsInStream(ctx, inner)
-		return postgres{inStream: inStream}, err
-	case version != "" && version[0] >= '0' && version[0] <= '9':
-		return MySQL(), nil
-	}
-	return nil, errors.New("curfewsql: no dialect for this server: see WithDialect")
-}
-
 // inTree returns the first code that read finds in the tree of err.
 func inTree(err error, read func(error) (int, bool)) (code int, ok bool) {
 	if err == nil {
@@ -160,61 +146,4 @@ func inTree(err error, read func(error) (int, bool)) (code int, ok bool) {
 		}
 	}
 	return 0, false
-}
-
-// firstWord returns the first word of query in lower case, passing over blanks and
-// comments, and what follows it.
-func firstWord(query string) (word, rest string) {
-	rest = skipBlanks(query)
-	for strings.HasPrefix(rest, "(") || strings.HasPrefix(rest, ";") {
-		rest = skipBlanks(rest[1:])
-	}
-	n := 0
-	for n < len(rest) && (rest[n]|0x20 >= 'a' && rest[n]|0x20 <= 'z' || rest[n] == '_') {
-		n++
-	}
-	return strings.ToLower(rest[:n]), rest[n:]
-}
-
-// skipBlanks passes over white space and comments. A comment with "!" or "M!" in it
-// is none to MySQL, and stays.
-func skipBlanks(query string) string {
-	for {
-		query = strings.TrimLeft(query, " \t\r\n\f\v")
-		switch {
-		case strings.HasPrefix(query, "--"), strings.HasPrefix(query, "#"):
-			_, query, _ = strings.Cut(query, "\n")
-		case strings.HasPrefix(query, "/*!"), strings.HasPrefix(query, "/*M!"):
-			return query
-		case strings.HasPrefix(query, "/*"):
-			depth, i := 1, 2
-			for depth > 0 && i < len(query) {
-				switch {
-				case strings.HasPrefix(query[i:], "/*"):
-					depth, i = depth+1, i+2
-				case strings.HasPrefix(query[i:], "*/"):
-					depth, i = depth-1, i+2
-				default:
-					i++
-				}
-			}
-			query = query[i:]
-		default:
-			return query
-		}
-	}
-}
-
-// reads reports whether query begins as one that writes nothing.
-func reads(query string) bool {
-	switch first, _ := firstWord(query); first {
-	case "select", "show", "explain", "values", "table", "describe", "desc", "pragma":
-		return true
-	case "with":
-		query = strings.ToLower(query)
-		return !slices.ContainsFunc([]string{"insert", "update", "delete", "merge", "replace"}, func(verb string) bool {
-			return strings.Contains(query, verb)
-		})
-	}
-	return false
 }

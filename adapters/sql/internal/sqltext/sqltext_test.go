@@ -1,0 +1,35 @@
+package sqltext_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/curfew-go/curfew/adapters/sql/internal/sqltext"
+)
+
+func TestTheFirstWordIsFoundBehindBlanksCommentsAndBrackets(t *testing.T) {
+	for query, want := range map[string][2]string{
+		"":                                     {"", ""},
+		" \n;; SELECT 1":                       {"select", " 1"},
+		"-- a\n# b\n/* c /* d */ */(select 2)": {"select", " 2)"},
+		"/*!50000 select 1 */":                 {"", "/*!50000 select 1 */"},
+		"/* never closed":                      {"", ""},
+		"--":                                   {"", ""},
+		"set_config(1)":                        {"set_config", "(1)"},
+		"42":                                   {"", "42"},
+	} {
+		word, rest := sqltext.FirstWord(query)
+		assert.Equal(t, want, [2]string{word, rest}, query)
+	}
+}
+
+func TestWhatMayWriteDoesNotRead(t *testing.T) {
+	for query, want := range map[string]bool{
+		"select 1": true, "(values (1))": true, "pragma user_version": true, "explain delete from t": true,
+		"with a as (select 1) select * from a": true, "with a as (DELETE from t returning n) select * from a": false,
+		"insert into t values (1)": false, "call p()": false, "": false, "/*!50000 select 1 */": false,
+	} {
+		assert.Equal(t, want, sqltext.Reads(query), query)
+	}
+}
