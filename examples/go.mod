@@ -4,8 +4,10 @@ go 1.26.0
 
 require (
 	github.com/curfew-go/curfew v0.0.0
+	github.com/curfew-go/curfew/adapters/pgx v0.0.0
 	github.com/curfew-go/curfew/adapters/redis v0.0.0
 	github.com/go-chi/chi/v5 v5.5.0
+	github.com/jackc/pgx/v5 v5.12.0
 	github.com/oklog/run v1.2.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/schollz/progressbar/v3 v3.19.1
@@ -28,6 +30,9 @@ require (
 	github.com/dustin/go-humanize v1.1.0 // indirect
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/mitchellh/colorstring v0.0.0-20190213212951-d06e56a500db // indirect
 	github.com/ncruces/go-strftime v1.1.0 // indirect
@@ -47,5 +52,6 @@ require (
 
 replace (
 	github.com/curfew-go/curfew => ..
+	github.com/curfew-go/curfew/adapters/pgx => ../adapters/pgx
 	github.com/curfew-go/curfew/adapters/redis => ../adapters/redis
 )

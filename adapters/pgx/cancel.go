@@ -21,6 +21,7 @@ import (
 //
 //	ended ──20%──▶ cancel request ──40%──▶ no longer sent ──40%──▶ socket ends
 //
+// A request that was not ready in time is sent when the connection is given up.
 // At a deadline that the server knows, the middle ones are left out. An answer at any step ends the climb, but for a request already sent: its end is
 // awaited until the socket's. The driver calls the two methods in turn, never at once.
 type ladder struct {
@@ -93,7 +94,12 @@ func (l *ladder) HandleUnwatchAfterCancel() {
 	if l.request != nil {
 		l.request.answer()
 		<-l.done
-		if l.request.mayStrike() {
+		s, ours := l.conn.Conn().(*stream.Conn)
+		unheard := ours && l.request.unheard()
+		if unheard {
+			go l.cancelBehind(s.Conn.RemoteAddr())
+		}
+		if unheard || l.request.mayStrike() {
 			// With the background context Close does not come back to the watcher
 			// that is calling us. What it writes is bounded by the socket's deadline.
 			_ = l.conn.Close(context.Background())
@@ -104,6 +110,19 @@ func (l *ladder) HandleUnwatchAfterCancel() {
 		_ = l.conn.Conn().SetDeadline(time.Time{})
 	}
 }
+
+// cancelBehind sends the cancel request that there was no time for: many calls that end
+// at once are many requests, and on a busy machine none of them is ready in its share of the
+// slush. Without it the server works on until its own limit. The request can hit no other
+// statement, since the connection is given up.
+func (l *ladder) cancelBehind(server net.Addr) {
+	ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), serverKey{}, server), linger)
+	defer cancel()
+	_ = l.conn.CancelRequest(ctx) // nobody waits for it
+}
+
+// serverKey is the key of the server's address, which a connection that was given up does not tell.
+type serverKey struct{}
 
 // patience is the slush of a call that has no deadline.
 func (l *ladder) patience() time.Duration {
@@ -140,6 +159,13 @@ func (r *request) mayStrike() bool {
 	return r.sent && !r.ended
 }
 
+// unheard reports whether the call's time is over and no request was sent.
+func (r *request) unheard() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.sent && !time.Now().Before(r.until)
+}
+
 func (r *request) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -173,10 +199,17 @@ func (c *requestConn) Write(p []byte) (int, error) {
 	}
 	c.request.sent = true
 	c.request.mu.Unlock()
-	return c.Conn.Write(p)
+	n, err := c.Conn.Write(p)
+	if n == 0 && err != nil { // its time was over before the first byte
+		c.request.mu.Lock()
+		c.request.sent = false
+		c.request.mu.Unlock()
+	}
+	return n, err
 }
 
-// linger is how long a request that was given up is left open. A pooler must
+// linger is how long a request that was given up is left open, and how long one that is sent
+// behind the call may take. A pooler must
 // not see it go first: pgbouncer 1.18 ended with "bad client state" when cancel connections
 // were closed before it had passed the request on.
 const linger = 10 * time.Second

@@ -88,7 +88,14 @@ func Configure(cfg *pgx.ConnConfig, opts ...Option) {
 	dial := cfg.DialFunc
 	cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if network == stream.GivenUp {
-			return nil, errMoot
+			server, ok := ctx.Value(serverKey{}).(net.Addr)
+			if !ok { // the driver asks by itself
+				return nil, errMoot
+			}
+			network, addr = server.Network(), server.String()
+			if network == "unix" { // which knows only the end of its path
+				network, addr = pgconn.NetworkAddress(cfg.Host, cfg.Port)
+			}
 		}
 		conn, err := dial(ctx, network, addr)
 		if r, ok := ctx.Value(requestKey{}).(*request); ok && err == nil {

@@ -4,8 +4,9 @@
 //
 //	go run ./examples/checkout
 //
-// It prints the incident's table, measured, and writes a page with plots. Where to look: constants.go
-// has every number, before.go and after.go the services, figures.go what is measured and how.
+// It prints the incident's table, measured, and writes a page with plots. The warehouse's stock lies in
+// a file of SQLite, or with -dsn in a PostgreSQL, opened by curfewsql. Where to look: constants.go has
+// every number, before.go and after.go the services, figures.go what is measured and how.
 package main
 
 import (
@@ -46,6 +47,7 @@ func run(ctx context.Context, args []string) error {
 		asJSON = flags.Bool("json", false, "print the figures as JSON")
 		check  = flags.Bool("check", false, "exit 1, naming each bound that curfew does not meet")
 		pooled = flags.Bool("fleet", false, "make the clients of mode curfew members of one retry budget's pool, which lies in memory")
+		dsn    = flags.String("dsn", "", "URL of a PostgreSQL to keep the stock in, in a schema that is removed again; without it a file of SQLite has it")
 		html   = flags.String("html", filepath.Join(os.TempDir(), "curfew-checkout.html"), "where to write the page with the plots")
 	)
 	if err := flags.Parse(args); err != nil {
@@ -63,7 +65,7 @@ func run(ctx context.Context, args []string) error {
 	// no better.
 	debug.SetGCPercent(400)
 
-	p := plan{pace: pace(*scale), seed: *seed, healthy: healthyPhase, degraded: degradedPhase}
+	p := plan{pace: pace(*scale), seed: *seed, dsn: *dsn, healthy: healthyPhase, degraded: degradedPhase}
 	show := newProgress(os.Stderr)
 	before, err := p.run(ctx, mode{"before", startBefore}, show)
 	if err != nil {

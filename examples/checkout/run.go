@@ -2,16 +2,22 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
+
+	"github.com/curfew-go/curfew/examples/internal/database"
 )
 
 // A plan says what both modes go through.
 type plan struct {
 	pace     pace
 	seed     uint64
+	dsn      string        // of the PostgreSQL that the stock is in; empty for a file of SQLite
 	healthy  time.Duration // how long the warehouse is well
 	degraded time.Duration // how long users keep coming once it is not
 }
@@ -33,7 +39,7 @@ type recording struct {
 	pieces   []piece // what the warehouse's workers did
 }
 
-// run takes one mode through the plan, on fresh servers and a fresh stock file, and waits for what it
+// run takes one mode through the plan, on fresh servers and fresh stock, and waits for what it
 // left behind: in mode before, handlers are still retrying when the last user is long gone.
 func (p plan) run(ctx context.Context, m mode, show *progress) (rec *recording, err error) {
 	dir, err := os.MkdirTemp("", "checkout-")
@@ -41,7 +47,12 @@ func (p plan) run(ctx context.Context, m mode, show *progress) (rec *recording, 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	room, err := openStockroom(dir, p.pace, p.seed)
+	place := database.Place{
+		DSN: p.dsn, Schema: "curfew_checkout_" + strings.ToLower(rand.Text()[:8]),
+		File:  filepath.Join(dir, "stock.db"),
+		Slush: hopSlush(p.pace),
+	}
+	room, err := openStockroom(ctx, place, p.pace, p.seed)
 	if err != nil {
 		return nil, err
 	}

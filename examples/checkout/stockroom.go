@@ -6,20 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
-	_ "modernc.org/sqlite"
+	curfewsql "github.com/curfew-go/curfew/adapters/sql"
+	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/examples/internal/database"
 )
 
 // A stockroom is what the warehouse service stands in front of: a pool of workers behind one bounded
-// first in, first out queue, and a SQLite file. It is the same for both modes and obeys the context
-// that it is given; whether that context carries a deadline is the whole difference between them.
+// first in, first out queue, and a database. It is the same for both modes and obeys the context
+// that it is given, as does the database; whether that context carries a deadline is the whole
+// difference between them.
 type stockroom struct {
 	workers *pool
 	slow    atomic.Bool
 
+	place database.Place
 	db    *sql.DB
 	query *sql.Stmt
 
@@ -28,43 +31,51 @@ type stockroom struct {
 	meter *meter // set before the first request
 }
 
-// openStockroom creates the stock file in dir.
-func openStockroom(dir string, pace pace, seed uint64) (*stockroom, error) {
-	db, err := sql.Open("sqlite", filepath.Join(dir, "stock.db"))
+// openStockroom makes the stock at place.
+func openStockroom(ctx context.Context, place database.Place, pace pace, seed uint64) (*stockroom, error) {
+	db, err := place.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	db.SetMaxOpenConns(connections)
 	db.SetMaxIdleConns(connections)
-	s := &stockroom{workers: newPool(warehouseWorkers), db: db, pace: pace, seed: seed}
-	if err := s.fill(); err != nil {
-		return nil, errors.Join(fmt.Errorf("filling the stock file: %w", err), db.Close())
+	s := &stockroom{workers: newPool(warehouseWorkers), place: place, db: db, pace: pace, seed: seed}
+	if err := s.fill(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("filling the stock: %w", err), s.close())
 	}
 	return s, nil
 }
 
-func (s *stockroom) fill() error {
-	tx, err := s.db.Begin()
+func (s *stockroom) fill(ctx context.Context) error {
+	err := curfewsql.WithTx(ctx, s.db, budget.Within(fillAtMost), func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, `CREATE TABLE stock (sku TEXT PRIMARY KEY, on_hand INTEGER NOT NULL)`); err != nil {
+			return err
+		}
+		for i := range skus {
+			if _, err := tx.ExecContext(ctx, `INSERT INTO stock (sku, on_hand) VALUES ($1, $2)`, sku(i), 1000+i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback()
-	if _, err := tx.Exec(`CREATE TABLE stock (sku TEXT PRIMARY KEY, on_hand INTEGER NOT NULL) WITHOUT ROWID`); err != nil {
-		return err
-	}
-	for i := range skus {
-		if _, err := tx.Exec(`INSERT INTO stock (sku, on_hand) VALUES (?, ?)`, sku(i), 1000+i); err != nil {
-			return err
-		}
-	}
-	if err := tx.Commit(); err != nil {
-		return err
-	}
-	s.query, err = s.db.Prepare(`SELECT on_hand FROM stock WHERE sku = ?`)
+	s.query, err = s.db.PrepareContext(ctx, `SELECT on_hand FROM stock WHERE sku = $1`)
 	return err
 }
 
-func (s *stockroom) close() error { return errors.Join(s.query.Close(), s.db.Close()) }
+// close also takes away what the stock is in PostgreSQL, in a bound of its own: the run may have been
+// stopped.
+func (s *stockroom) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), fillAtMost)
+	defer cancel()
+	var errs []error
+	if s.query != nil {
+		errs = append(errs, s.query.Close())
+	}
+	return errors.Join(append(errs, s.place.Remove(ctx, s.db), s.db.Close())...)
+}
 
 // degrade starts the fault: every read that begins from now on is slow.
 func (s *stockroom) degrade() { s.slow.Store(true) }
@@ -83,10 +94,7 @@ func (s *stockroom) read(ctx context.Context, sku string) (onHand int, err error
 		return 0, context.Cause(ctx)
 	}
 	err = s.query.QueryRowContext(ctx, sku).Scan(&onHand)
-	if ctx.Err() != nil {
-		return 0, context.Cause(ctx) // the driver only says that it was interrupted
-	}
-	return onHand, err
+	return onHand, curfewsql.Error(ctx, err)
 }
 
 // serviceTime depends on the seed, the user and the number of the user's call and on nothing else,
@@ -107,7 +115,8 @@ func slowServiceTime(r *rand.Rand) time.Duration {
 
 const (
 	skus        = 200
-	connections = 4 // to the file: a read takes microseconds, so they are nearly always free
+	connections = 4 // to the database: a read takes microseconds, so they are nearly always free
+	fillAtMost  = 10 * time.Second
 )
 
 func sku(i int) string { return fmt.Sprintf("sku-%03d", i%skus) }

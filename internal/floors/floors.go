@@ -107,6 +107,7 @@ var Plan = []Room{
 	{Dir: "cmd", Floor: TopFloor, Whole: true, Later: true},
 	{Dir: "internal/drivertest", Floor: TopFloor, Whole: true},
 	{Dir: "adapters/sql/internal/drivers", Floor: TopFloor, Whole: true},
+	{Dir: "adapters/sql/internal/orms", Floor: TopFloor, Whole: true},
 }
 
 // Check compares the packages of the module tree named root with the plan and
