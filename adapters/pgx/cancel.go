@@ -27,6 +27,7 @@ import (
 type ladder struct {
 	conn  *pgconn.PgConn
 	slush wire.Slush
+	crowd *crowd
 
 	request *request
 	done    chan struct{} // closed when the request is over
@@ -67,6 +68,10 @@ func (l *ladder) HandleCancel(ctx context.Context) {
 		return
 	}
 
+	server := l.conn.Conn().RemoteAddr()
+	if s != nil {
+		server = s.Conn.RemoteAddr()
+	}
 	r := &request{answered: make(chan struct{}), until: end}
 	l.request, l.done = r, make(chan struct{})
 	slush := end.Sub(began)
@@ -84,7 +89,7 @@ func (l *ladder) HandleCancel(ctx context.Context) {
 		}
 		ctx, cancel := context.WithDeadline(context.WithValue(context.Background(), requestKey{}, r), began.Add(slush*60/100))
 		defer cancel()
-		_ = l.conn.CancelRequest(ctx) // r knows more of it than the error
+		l.crowd.cancel(ctx, l.conn, server, r)
 	}()
 }
 
@@ -116,9 +121,10 @@ func (l *ladder) HandleUnwatchAfterCancel() {
 // slush. Without it the server works on until its own limit. The request can hit no other
 // statement, since the connection is given up.
 func (l *ladder) cancelBehind(server net.Addr) {
-	ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), serverKey{}, server), linger)
+	r := &request{answered: make(chan struct{}), until: time.Now().Add(linger)} // nobody waits for it
+	ctx, cancel := context.WithDeadline(context.WithValue(context.Background(), serverKey{}, server), r.until)
 	defer cancel()
-	_ = l.conn.CancelRequest(ctx) // nobody waits for it
+	l.crowd.cancel(ctx, l.conn, server, r)
 }
 
 // serverKey is the key of the server's address, which a connection that was given up does not tell.
@@ -166,6 +172,21 @@ func (r *request) unheard() bool {
 	return !r.sent && !time.Now().Before(r.until)
 }
 
+// begin notes that the request is being sent, and reports whether it is still needed.
+func (r *request) begin() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sent = r.sent || !r.moot
+	return r.sent
+}
+
+// notSent undoes begin.
+func (r *request) notSent() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sent = false
+}
+
 func (r *request) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -179,6 +200,7 @@ var errMoot = errors.New("curfewpgx: nothing left to cancel")
 type requestConn struct {
 	net.Conn
 	request *request
+	wrote   bool
 	once    sync.Once // of Close, which TLS and the driver both call
 }
 
@@ -192,18 +214,13 @@ func (c *requestConn) Read(p []byte) (int, error) {
 }
 
 func (c *requestConn) Write(p []byte) (int, error) {
-	c.request.mu.Lock()
-	if c.request.moot && !c.request.sent {
-		c.request.mu.Unlock()
+	if !c.request.begin() {
 		return 0, errMoot
 	}
-	c.request.sent = true
-	c.request.mu.Unlock()
 	n, err := c.Conn.Write(p)
-	if n == 0 && err != nil { // its time was over before the first byte
-		c.request.mu.Lock()
-		c.request.sent = false
-		c.request.mu.Unlock()
+	c.wrote = c.wrote || n > 0
+	if !c.wrote && err != nil { // its time was over before the first byte
+		c.request.notSent()
 	}
 	return n, err
 }

@@ -85,6 +85,7 @@ func Configure(cfg *pgx.ConnConfig, opts ...Option) {
 		cfg.Tracer = multitracer.New(theirs, ours)
 	}
 
+	crowd := newCrowd(cfg, s.pooler)
 	dial := cfg.DialFunc
 	cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if network == stream.GivenUp {
@@ -115,7 +116,7 @@ func Configure(cfg *pgx.ConnConfig, opts ...Option) {
 		return stream.New(conn, stream.Config{Nameless: s.pooler, Locks: s.locks, Most: most, Lost: lostCommit}), nil
 	}
 	cfg.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
-		return &ladder{conn: conn, slush: s.slush}
+		return &ladder{conn: conn, slush: s.slush, crowd: crowd}
 	}
 }
 
