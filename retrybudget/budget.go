@@ -46,7 +46,8 @@ type fan struct {
 
 // New returns a Budget for the target of that name, which stands in reports and
 // errors and must hold nothing secret. An empty name and a Config out of bounds
-// panic.
+// panic. New talks to nobody: a Pool is called when there is something to say, and
+// must answer within 20 ms to be of use, so it should be less than 15 ms away.
 func New(target string, c Config) *Budget {
 	if target == "" {
 		panic("retrybudget: New: empty target")

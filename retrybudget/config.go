@@ -38,17 +38,23 @@ type Config struct {
 	// 1 s to 1 min; anything else panics.
 	Window time.Duration
 
-	// Pool, when it is there, makes the Budget a member of a fleet, which is all
-	// Budgets of the same target whose Pool is the same. What the members earn
-	// they spend themselves, and others what is too much for them: more than two
-	// retries, and more than they earn in a second; or all, of a member that earns
-	// fewer than three in a Window. With a Window of less than about
-	// three seconds there is no time left for that. PerSecond and Burst are those of
-	// the whole fleet, lent by the Pool for up to a second, and they are the same for
-	// all members. A Burst of three times PerSecond or more serves best, since what
-	// is lent has a place in it. It fills from empty, for a fleet that is new and
-	// after the Pool has lost its memory, a second and a half after that. Nil: a
-	// Budget by itself.
+	// Pool, when it is there, makes the Budget a member of a fleet: of all Budgets of
+	// the same target whose Pool is the same, in any process. Nil: a Budget by
+	// itself.
+	//
+	// In the first 1.5 s, and until the floor has filled, a new fleet retries only on
+	// credit. So it is after the Pool has lost its memory.
+	//
+	// PerSecond and Burst are those of the whole fleet, and the same for all of its
+	// members. The Pool lends them for up to a second. What is lent has a place in
+	// Burst, so that three times PerSecond or more serves best.
+	//
+	// Members spend what they earn, and give to others what is too much for them:
+	// more than two retries and more than they earn in a second. Who earns fewer than
+	// three in a Window gives all of it. With a Window below about three seconds
+	// there is no time left for that.
+	//
+	// A call of the Pool has 20 ms. A Pool that is further away than that is none.
 	Pool Pool
 
 	// Observe counts what would be denied and denies nothing: the way to find

@@ -38,4 +38,14 @@
 //
 // One layer retries: the innermost, which knows best what failed. Its errors say
 // so (RetriedBelow), and a Do further out does not repeat them.
+//
+// # A fleet
+//
+// With a [Pool] the Budgets of all processes are one: a thousand of them have one
+// floor together and not a thousand, and what one has too much of another one
+// spends. [Config] says how, package curfewredis has a Pool in Redis. Nobody waits
+// for it but a retry that found nothing here and has its backoff to wait for: for
+// 20 ms, which is the time of a call. A Pool that is slower than that, or gone, is
+// asked again each quarter of a second, and until it answers every process lives on
+// what it earns. [Stats].Fleet tells how that is.
 package retrybudget

@@ -30,7 +30,7 @@ type DeniedError struct {
 
 // Error says all of it, one after the other.
 func (e *DeniedError) Error() string {
-	text := fmt.Sprintf("retrybudget: %s: denied after %s: %s", printable(e.Target), attempts(e.Attempts), e.Why)
+	text := fmt.Sprintf("retrybudget: %s: denied after %s: %s", printable(e.Target), plural(e.Attempts, "attempt"), e.Why)
 	for _, err := range e.Unwrap() {
 		text += ": " + err.Error()
 	}
@@ -60,7 +60,7 @@ type RetriedError struct {
 
 // Error says all of it, one after the other.
 func (e *RetriedError) Error() string {
-	text := fmt.Sprintf("retrybudget: %s: failed after %s", printable(e.Target), attempts(e.Attempts))
+	text := fmt.Sprintf("retrybudget: %s: failed after %s", printable(e.Target), plural(e.Attempts, "attempt"))
 	for _, err := range e.Unwrap() {
 		text += ": " + err.Error()
 	}
@@ -123,9 +123,9 @@ func those(errs ...error) []error {
 	return there
 }
 
-func attempts(n int) string {
+func plural(n int, what string) string {
 	if n == 1 {
-		return "1 attempt"
+		return "1 " + what
 	}
-	return fmt.Sprintf("%d attempts", n)
+	return fmt.Sprintf("%d %ss", n, what)
 }

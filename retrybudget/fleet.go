@@ -48,6 +48,7 @@ type fleet struct {
 
 	mu       sync.Mutex
 	seq      uint64        // of the last call; under mu, as all that follows
+	told     uint64        // retries and hedges that there had been by then
 	leases   []*lease      // those with something left, by their end
 	backs    backs         // lent, not spent and not yet given back
 	epoch    int64         // by the last answer; 0: there was none
@@ -55,6 +56,8 @@ type fleet struct {
 	holdTill int64         // to be told to the others; 0: nothing
 	members  int           // by the last answer
 	answered int64         // when that was
+	empty    bool          // by the last answer nothing was left there
+	err      error         // of the last call
 	nextAt   int64         // of the next call that a timer makes
 	flight   chan struct{} // closed when the running call is over; nil: none runs
 	sentAt   int64         // when that one began
@@ -147,7 +150,7 @@ func (f *fleet) awaitFlight(ctx context.Context, flight chan struct{}, bound tim
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if f.flight == flight {
-			f.failLocked() // it does not even obey its context: the others need not wait
+			f.failLocked(errNoAnswer) // it does not even obey its context: the others need not wait
 		}
 	}
 	return false

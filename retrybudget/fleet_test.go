@@ -3,7 +3,6 @@ package retrybudget_test
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -89,8 +88,8 @@ func TestAMemberSpendsItsOwnCreditBeforeItAsks(t *testing.T) {
 		assert.True(t, b.TryTake())
 		assert.True(t, b.TryTake())
 		time.Sleep(20 * time.Second)
-		assert.Zero(t, pool.calls.Load(), "nothing to say, nothing said")
-		assert.Equal(t, "joining", b.Stats().Fleet.Mode)
+		assert.EqualValues(t, 1, pool.calls.Load(), "it says only that it has retried")
+		assert.Zero(t, b.Stats().Fleet.Leased)
 		assert.False(t, b.Armed())
 	})
 }
@@ -149,40 +148,6 @@ func TestADenialComesWithThePoolsAnswerAndIsKeptUntilTheNextPeriod(t *testing.T)
 	})
 }
 
-func TestAMemberCallsOnceAPeriodAtMost(t *testing.T) {
-	for _, system := range []struct {
-		name string
-		busy func(b *retrybudget.Budget)
-	}{
-		{"only failing", func(b *retrybudget.Budget) { b.TryTake() }},
-		{"only succeeding", func(b *retrybudget.Budget) { earn(b, 5) }},
-		{"spending more than it earns", func(b *retrybudget.Budget) { earn(b, 1); b.TryTake() }},
-		{"earning and spending in turns", func(b *retrybudget.Budget) {
-			if time.Now().Unix()%2 == 0 {
-				earn(b, 20)
-			} else {
-				drain(b)
-			}
-		}},
-	} {
-		t.Run(system.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				pool := &link{Pool: &pooltest.Memory{}, rtt: time.Millisecond}
-				b := retrybudget.New("target", retrybudget.Config{Pool: pool})
-				const seconds = 60
-				for range seconds * 100 {
-					system.busy(b)
-					time.Sleep(10 * time.Millisecond)
-				}
-				calls := pool.calls.Load()
-				t.Logf("%d calls in %d periods", calls, seconds*4)
-				assert.LessOrEqual(t, float64(calls), 1.1*seconds*4)
-				assert.Positive(t, calls)
-			})
-		})
-	}
-}
-
 func TestNothingRunsWhenAMemberIsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // which waits for every goroutine, and ends no timer
 		pool := &link{Pool: &pooltest.Memory{}, rtt: time.Millisecond}
@@ -215,74 +180,6 @@ func TestWhatWasLentAndNotSpentComesBack(t *testing.T) {
 		g, err := memory.Sync(t.Context(), probe)
 		require.NoError(t, err)
 		assert.EqualValues(t, 5_000_000, g.Balance)
-	})
-}
-
-func TestCloseGivesBackWhatWasNotSpentAndOnlyOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		memory := &pooltest.Memory{}
-		pool := &link{Pool: memory, rtt: 2 * time.Millisecond}
-		b := retrybudget.New("target", fleet(pool))
-		earn(b, 35)
-		require.True(t, b.TryTake())
-		for range 3 {
-			require.NoError(t, b.Close(t.Context()))
-		}
-		require.NoError(t, b.Hedges().Close(t.Context()))
-		assert.EqualValues(t, 2, pool.calls.Load(), "it asks for the time, and leaves")
-		assert.Equal(t, "left", b.Stats().Fleet.Mode)
-		assert.False(t, b.TryTake())
-		earn(b, 10)
-		assert.True(t, b.TryTake(), "it goes on by itself")
-		other := retrybudget.New("target", fleet(pool))
-		other.TryTake()
-		time.Sleep(10 * time.Millisecond)
-		assert.Equal(t, 1, other.Stats().Floor, "lent to another")
-		g, err := memory.Sync(t.Context(), retrybudget.PoolRequest{Target: "target", Member: "probe", Seq: 2})
-		require.NoError(t, err)
-		assert.EqualValues(t, 1_500_000, g.Balance)
-		assert.NoError(t, retrybudget.New("alone", retrybudget.Config{}).Close(t.Context()), "nothing to close")
-	})
-}
-
-func TestCloseSaysWhenThePoolIsGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pool := &link{Pool: &pooltest.Memory{}}
-		pool.cut.Store(true)
-		b := retrybudget.New("target", fleet(pool))
-		earn(b, 35)
-		ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("no more patience"))
-		defer cancel()
-		assert.EqualError(t, b.Close(ctx), "no more patience")
-		began := time.Now()
-		assert.ErrorIs(t, b.Close(t.Context()), context.DeadlineExceeded)
-		assert.LessOrEqual(t, time.Since(began), time.Second)
-		assert.Zero(t, b.Stats().Fleet.Stranded)
-		assert.Equal(t, 3, drain(b), "what could not be given goes on paying")
-	})
-}
-
-func TestAHoldReachesTheWholeFleet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		memory := &pooltest.Memory{}
-		one, other := retrybudget.New("target", fleet(memory)), retrybudget.New("target", fleet(memory))
-		for range 20 {
-			earn(one, 10)
-			earn(other, 10)
-			time.Sleep(50 * time.Millisecond)
-		}
-		require.True(t, other.TryTake())
-		one.Hold(5 * time.Second)
-		assert.False(t, one.TryTake(), "at once where it is said")
-		earn(other, 20) // something to say
-		time.Sleep(600 * time.Millisecond)
-		assert.False(t, other.TryTake())
-		assert.False(t, other.Hedges().TryTake())
-		assert.EqualValues(t, 2, other.Stats().DeniedHeld)
-		assert.Contains(t, fmt.Sprint(other), "retries are held for 4.")
-		time.Sleep(5 * time.Second)
-		assert.True(t, other.TryTake())
-		assert.True(t, one.TryTake())
 	})
 }
 

@@ -60,6 +60,19 @@ func ExampleSet_Close() {
 	// Output: <nil> left
 }
 
+// What a log says of a fleet.
+func ExampleFleetStats() {
+	payments := retrybudget.New("payments", retrybudget.Config{Pool: &pooltest.Memory{}})
+	fmt.Println(payments.Stats().Fleet)
+	_ = payments.Close(context.Background())
+	fmt.Println(payments.Stats().Fleet.Mode)
+	fmt.Println(retrybudget.New("payments", retrybudget.Config{}).Stats().Fleet)
+	// Output:
+	// joining; 0 leased, 0 stranded; denied: 0 empty, 0 local
+	// left
+	// no fleet
+}
+
 // What a Pool refuses.
 func ExamplePoolRequest_Check() {
 	ask := retrybudget.PoolRequest{Target: "payments", Member: "a", Seq: 4, Want: 2_000_000}

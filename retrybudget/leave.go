@@ -31,7 +31,7 @@ func (b *Budget) Close(ctx context.Context) error {
 	if b.core.fleet == nil {
 		return nil
 	}
-	return b.core.fleet.leave().wait(ctx)
+	return b.core.fleet.leave(true).wait(ctx)
 }
 
 // Close closes the Budgets that the Set holds, see [Budget.Close], together. The
@@ -44,7 +44,7 @@ func (s *Set) Close(ctx context.Context) error {
 	s.mu.RLock()
 	for _, e := range s.clock {
 		if f := e.budget.core.fleet; f != nil {
-			all = append(all, f.leave())
+			all = append(all, f.leave(true))
 		}
 	}
 	s.mu.RUnlock()
@@ -61,7 +61,7 @@ func (s *Set) Close(ctx context.Context) error {
 func (c *core) retire() {
 	c.floor.retired.Store(true)
 	if c.fleet != nil {
-		c.fleet.leave()
+		c.fleet.leave(false)
 	}
 }
 
@@ -74,8 +74,9 @@ func (l *leaving) wait(ctx context.Context) error {
 	}
 }
 
-// leave begins the end of the member, unless it has begun.
-func (f *fleet) leave() *leaving {
+// leave begins the end of the member, unless it has begun. One that has not said
+// anything yet joins for that if join, to give what it has.
+func (f *fleet) leave(join bool) *leaving {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.left == nil {
@@ -83,14 +84,13 @@ func (f *fleet) leave() *leaving {
 		f.timer++ // the one that runs does nothing any more
 		f.armed = false
 		f.askAt.Store(never)
-		go f.goodbye(f.left, f.flight)
+		go f.goodbye(f.left, f.flight, join)
 	}
 	return f.left
 }
 
 // goodbye makes the last call.
-func (f *fleet) goodbye(l *leaving, flight chan struct{}) {
-	l.err = errNoAnswer // also when Sync ends the goroutine
+func (f *fleet) goodbye(l *leaving, flight chan struct{}, join bool) {
 	defer close(l.done)
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
@@ -100,10 +100,12 @@ func (f *fleet) goodbye(l *leaving, flight chan struct{}) {
 		case <-ctx.Done():
 		}
 	}
-	own := f.hasOwn(ctx, l)
+	var own []part
+	if join || f.joined() {
+		own = f.hasOwn(ctx)
+	}
 	now := f.core.upToDate()
 	f.mu.Lock()
-	f.sentAt = now
 	for _, lease := range f.leases {
 		f.endLeaseLocked(lease)
 	}
@@ -112,8 +114,7 @@ func (f *fleet) goodbye(l *leaving, flight chan struct{}) {
 	nothing := f.seq == 0 && len(own) == 0
 	f.mu.Unlock()
 	if nothing {
-		l.err = nil // it never was a member
-		return
+		return // it never was a member
 	}
 	for last := false; !last; {
 		var p part
@@ -121,7 +122,7 @@ func (f *fleet) goodbye(l *leaving, flight chan struct{}) {
 			p, own = own[0], own[1:]
 		}
 		f.mu.Lock()
-		r := f.messageLocked(p)
+		r := f.messageLocked(now, p)
 		last = len(own) == 0 && f.backs.none()
 		f.mu.Unlock()
 		r.Leave = last
@@ -131,22 +132,27 @@ func (f *fleet) goodbye(l *leaving, flight chan struct{}) {
 			return
 		}
 	}
-	l.err = nil
+}
+
+// joined reports whether the member has said anything.
+func (f *fleet) joined() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.seq > 0
 }
 
 // hasOwn takes all own credit, in parts of about one age, once the clock of the
 // pool is known.
-func (f *fleet) hasOwn(ctx context.Context, l *leaving) (own []part) {
+func (f *fleet) hasOwn(ctx context.Context) (own []part) {
 	if !f.core.spares(true) {
 		return nil
 	}
+	now := f.core.upToDate() // before the lock: the core's comes first
 	f.mu.Lock()
-	now := f.core.upToDate()
 	knows := f.knowsClockLocked(now)
-	f.sentAt = now
 	r := PoolRequest{}
 	if !knows {
-		r = f.messageLocked(part{})
+		r = f.messageLocked(now, part{})
 	}
 	f.mu.Unlock()
 	if !knows && f.tell(ctx, r) != nil {
@@ -162,9 +168,26 @@ func (f *fleet) hasOwn(ctx context.Context, l *leaving) (own []part) {
 	}
 }
 
-// tell makes one of the last calls.
+// tell makes one of the last calls. A pool that does not obey ctx holds its
+// goroutine, and nobody who waits for the end of the member.
 func (f *fleet) tell(ctx context.Context, r PoolRequest) error {
-	g, err := f.pool.Sync(ctx, r)
+	type answer struct {
+		g   PoolGrant
+		err error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		a := answer{err: errNoAnswer}
+		defer func() { answers <- a }() // also when Sync ends the goroutine
+		a.g, a.err = f.sync(ctx, r)
+	}()
+	var a answer
+	select {
+	case a = <-answers:
+	case <-ctx.Done():
+		a.err = context.Cause(ctx)
+	}
+	g, err := a.g, a.err
 	if err == nil {
 		err = g.Check(r)
 	}

@@ -12,16 +12,18 @@ import (
 // and it keeps its date. Package pooltest has one in memory and the list of what
 // every Pool must do; curfewredis keeps one in Redis.
 //
-// A Budget makes one call at a time, bounded by a timeout of 20 ms, and never
-// in the way of a first attempt. An error, an answer out of bounds and none at
-// all are one to it: it goes on with its own credit and asks again a period
-// later. A Pool is used by many goroutines at once.
+// A Budget makes one call at a time, on a goroutine of its own, bounded by a timeout
+// of 20 ms, and never in the way of a first attempt; the last one, in Close, has a
+// second. An error, a panic, an answer out of bounds and none at all are one to it:
+// it goes on with its own credit and asks again a period later, 200 to 300 ms. A
+// Pool is used by many goroutines at once.
 type Pool interface {
 	// Sync takes over what r gives and lends of what r wants. The request is
 	// served once: a Seq that is not above the highest served of that member
 	// changes nothing and is lent nothing, so that what the network repeats or
 	// reorders is harmless. A request out of bounds, see PoolRequest.Check, is
-	// an error and changes nothing. Sync obeys ctx.
+	// an error and changes nothing. Sync obeys ctx; one that does not holds its
+	// goroutine, and nobody else.
 	Sync(ctx context.Context, r PoolRequest) (PoolGrant, error)
 }
 

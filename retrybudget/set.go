@@ -17,6 +17,11 @@ import (
 // Each target by itself keeps the invariant of its Budget. With a Pool a target
 // has the floor of its fleet instead, and no part of the Set's burst. A Set may be
 // shared by goroutines.
+//
+// With a Pool each name that is used for a quarter of a second or longer gets to the
+// Pool, also one that somebody made up: in Redis that is two or three calls, and
+// about 700 bytes for ten minutes. So let a Set with a Pool have names from a list of
+// yours, and leave names that come from outside to one without.
 type Set struct {
 	settings settings
 	max      int

@@ -27,29 +27,15 @@ type Stats struct {
 	RecentHedges    uint64
 
 	// How many retries (of a hedge view: hedges) in a row would be allowed now:
-	// Credit from successes, and after them Floor. A Budget that is Unlimited has
-	// math.MaxInt of both, and a fan-out of it has what AtMost left as Credit. In a
-	// fleet Floor is what the Pool has lent.
+	// Credit from successes, and after them Floor. With a Pool Floor is what that
+	// has lent to this Budget at the moment, mostly nothing: it is asked for when it
+	// is needed, and the floor of the fleet is nowhere in one process. A Budget that
+	// is Unlimited has math.MaxInt of both, and a fan-out of it has what AtMost left
+	// as Credit.
 	Credit, Floor int
 
-	DeniedHeld uint64 // of those denied, for a Hold
-
-	// What a member of a fleet knows of it; zero without a Pool. Counts are since
-	// the Budget was made, in whole retries.
-	Fleet struct {
-		// Mode is "joining" before the first call of the Pool, which a member makes
-		// only when it has something to say; "fleet" when the Pool answered the last
-		// call, "local" when it did not, and "left" after Close.
-		Mode    string
-		Members int           // by the last answer
-		Stale   time.Duration // since the last answer; zero when there was none yet
-
-		Leased   uint64 // lent by the Pool
-		Stranded uint64 // given to the Pool, or back to it, and lost: there was no answer, or it had forgotten
-
-		DeniedEmpty uint64 // retries and hedges, when the Pool had nothing, or was not to be asked again yet
-		DeniedLocal uint64 // when it did not answer
-	}
+	DeniedHeld uint64     // of those denied, for a Hold
+	Fleet      FleetStats // with a Pool
 }
 
 // Stats returns the counts of now.
@@ -115,7 +101,7 @@ func (b *Budget) String() string {
 		fmt.Fprintf(&t, " + %s/s, burst %d", decimal(c.rate, perToken), c.burst/perToken)
 	}
 	if c.fleet != nil {
-		t.WriteString(c.fleet.describe(s))
+		t.WriteString(c.fleet.describe(s.Fleet))
 	}
 	denies := "denies"
 	if c.observe {
@@ -164,7 +150,7 @@ func (b *Budget) why(cost uint64) string {
 		return fmt.Sprintf("retries are held for %v", time.Duration(left).Round(time.Millisecond))
 	}
 	if b.core.fleet != nil {
-		return reason + b.core.fleet.why(b.hedge)
+		return reason + b.core.fleet.why(b.core.upToDate(), b.hedge)
 	}
 	f := &b.core.floor
 	if b.hedge || f.burst == 0 {

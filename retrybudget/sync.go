@@ -3,6 +3,7 @@ package retrybudget
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 )
@@ -31,7 +32,7 @@ func (f *fleet) armLocked(now int64) {
 		return
 	}
 	f.armed = true
-	if f.nextAt < now {
+	if f.nextAt <= now { // also of those that were made at this instant
 		f.nextAt = now + rand.Int64N(poolPeriod+1) // the first one at a random place of the period
 	}
 	f.startTimerLocked(now)
@@ -55,7 +56,7 @@ func (f *fleet) tick(number uint64) {
 	}
 	f.lapseLocked(now)
 	if f.flight != nil && now-f.sentAt > int64(poolTimeout) {
-		f.failLocked() // it does not even obey its context
+		f.failLocked(errNoAnswer) // it does not even obey its context
 	}
 	if f.flight == nil && now >= f.nextAt {
 		f.startLocked(now)
@@ -80,15 +81,16 @@ func (f *fleet) startLocked(now int64) {
 	f.flight = make(chan struct{})
 	f.sentAt = now
 	f.askAt.Store(f.nextAt)
-	go f.call(early)
+	go f.call(now, early)
 }
 
-// call makes one call of the pool. Own credit is given only while the pool
-// answers and its clock is known; otherwise it goes on paying here, and the call
-// is there to ask for the time.
-func (f *fleet) call(early bool) {
+// call makes one call of the pool, which began at the instant at. Own credit is
+// given only while the pool answers and its clock is known; otherwise it goes on
+// paying here, and the call is there to ask for the time.
+func (f *fleet) call(at int64, early bool) {
+	extra := f.core.extra()
 	f.mu.Lock()
-	local, knows := f.lost.Load(), f.knowsClockLocked(f.sentAt)
+	local, knows := f.lost.Load(), f.knowsClockLocked(at)
 	f.mu.Unlock()
 	var p part
 	talk := local
@@ -99,53 +101,67 @@ func (f *fleet) call(early bool) {
 	default:
 		talk = f.core.spares(false)
 	}
-	r, ok := f.request(p, talk)
+	r, ok := f.request(at, p, extra, talk)
 	if !ok {
 		return
 	}
 	g, err := PoolGrant{}, errNoAnswer
-	defer func() { f.finish(r, g, err, early) }() // also when Sync ends the goroutine
+	defer func() { f.finish(at, r, g, err, early) }() // also when Sync ends the goroutine
 	ctx, cancel := context.WithTimeout(context.Background(), poolTimeout)
 	defer cancel()
-	g, err = f.pool.Sync(ctx, r)
+	g, err = f.sync(ctx, r)
+}
+
+// sync calls the pool. A panic there would be on a goroutine of ours, where nobody
+// else can recover it.
+func (f *fleet) sync(ctx context.Context, r PoolRequest) (g PoolGrant, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("retrybudget: Sync of the Pool panicked: %v", p)
+		}
+	}()
+	return f.pool.Sync(ctx, r)
 }
 
 // request puts together what is to be said. There may be nothing, and then the
-// period is as if it had not been: who wants something meanwhile asks at once. A
-// member that has lost the pool always asks, to find it again.
-func (f *fleet) request(p part, talk bool) (r PoolRequest, ok bool) {
+// period is as if it had not been: who wants something meanwhile asks at once. That
+// it has retried is something to say, whatever paid for that: who retries must hear
+// of a hold. A member that has lost the pool always asks, to find it again.
+func (f *fleet) request(at int64, p part, extra uint64, talk bool) (r PoolRequest, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	wanted := min(f.wanted.Swap(0), maxPoolAmount)
-	if p.amount == 0 && f.backs.none() && wanted == 0 && f.holdTill == 0 && !talk {
+	if p.amount == 0 && f.backs.none() && wanted == 0 && f.holdTill == 0 && extra == f.told && !talk {
 		f.endFlightLocked()
 		if f.left == nil {
 			f.askAt.Store(0)
 		}
 		return r, false
 	}
-	r = f.messageLocked(p)
+	f.told = extra
+	r = f.messageLocked(at, p)
 	r.Want = wanted
 	return r, true
 }
 
 // messageLocked takes what goes back out of f.
-func (f *fleet) messageLocked(p part) PoolRequest {
+func (f *fleet) messageLocked(at int64, p part) PoolRequest {
 	f.seq++
 	d := f.dateLocked(p)
 	r := PoolRequest{
 		Target: f.core.target, Member: f.member, Seq: f.seq,
 		Epoch: f.epoch, Donate: d.amount, Expires: d.expires, PerSecond: f.rate, Burst: f.burst,
-		Hold: time.Duration(min(max(f.holdTill-f.sentAt, 0), int64(maxHold))),
+		Hold: time.Duration(min(max(f.holdTill-at, 0), int64(maxHold))),
 	}
 	f.holdTill = 0
 	f.takeBacksLocked(&r)
 	return r
 }
 
-// finish books the answer. Without one, what was given is lost, and so is what
-// may have been lent: the pool's books have both as spent.
-func (f *fleet) finish(r PoolRequest, g PoolGrant, err error, early bool) {
+// finish books the answer to a call that began at the instant at. Without one, what
+// was given is lost, and so is what may have been lent: the pool's books have both
+// as spent.
+func (f *fleet) finish(at int64, r PoolRequest, g PoolGrant, err error, early bool) {
 	now := f.core.upToDate()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -155,17 +171,20 @@ func (f *fleet) finish(r PoolRequest, g PoolGrant, err error, early bool) {
 	}
 	if err != nil {
 		f.stranded.Add(uint64(r.Donate + r.Return))
-		if r.Hold > 0 && now < f.sentAt+int64(r.Hold) {
-			f.holdTill = max(f.holdTill, f.sentAt+int64(r.Hold))
+		if r.Hold > 0 && now < at+int64(r.Hold) {
+			f.holdTill = max(f.holdTill, at+int64(r.Hold))
 		}
-		f.failLocked()
+		f.failLocked(err)
 		return
 	}
 	f.heardLocked(now, r, g)
 	f.granted.Add(uint64(g.Granted))
-	if g.Granted > 0 {
+	switch {
+	case f.left != nil && f.left.gone:
+		f.stranded.Add(uint64(g.Granted)) // too late to be given back
+	case g.Granted > 0:
 		l := &lease{
-			credit: g.Granted - g.Floor, floor: g.Floor, until: f.sentAt + int64(g.Life),
+			credit: g.Granted - g.Floor, floor: g.Floor, until: at + int64(g.Life),
 			epoch: g.Epoch, expires: g.Expires, lent: g.Lent,
 		}
 		f.lent.Add(g.Granted)
@@ -187,6 +206,8 @@ func (f *fleet) heardLocked(now int64, r PoolRequest, g PoolGrant) {
 		f.stranded.Add(uint64(r.Donate+r.Return) + f.backs.clear())
 	}
 	f.lost.Store(false)
+	f.err = nil
+	f.empty = g.Granted < r.Want || g.Balance < perToken
 	f.members, f.answered = g.Members, now
 	f.epoch, f.clock = g.Epoch, g.Now
 }
@@ -200,8 +221,9 @@ func (f *fleet) endFlightLocked() {
 
 // failLocked goes on without the pool: nobody waits for it, and one call each
 // period looks whether it is back.
-func (f *fleet) failLocked() {
+func (f *fleet) failLocked(err error) {
 	f.lost.Store(true)
+	f.err = err
 	f.stranded.Add(f.backs.clear())
 	f.askLaterLocked()
 }

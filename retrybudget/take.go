@@ -22,9 +22,8 @@ const (
 )
 
 // take spends cost micro-tokens of credit, or else of the floor or of what the
-// fleet's pool has lent, for one retry
-// or hedge, and describes it in g. A hedge leaves the last half of either to
-// retries.
+// fleet's pool has lent, for one retry or hedge, and describes it in g. A hedge
+// leaves the last half of either to retries.
 func (c *core) take(g *grant, cost uint64, hedge bool) bool {
 	g.cost, g.hedge = cost, hedge
 	if c.unlimited {
@@ -102,6 +101,13 @@ func (c *core) giveBack(g grant) {
 func (c *core) retriesLocked() uint64 {
 	apart, others := c.apart.Load(), c.others.Load()
 	return others + (c.own.used.Load()-c.lapsed)/perToken - apart
+}
+
+// extra returns how many retries and hedges were taken and not given back.
+func (c *core) extra() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.retriesLocked() + c.hedges.Load()
 }
 
 // countBeside counts one that cost no credit, or with -1 takes it back.

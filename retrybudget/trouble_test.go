@@ -89,6 +89,9 @@ func TestCase46_EveryErrorOfAPoolEndsInLocalMode(t *testing.T) {
 			runtime.Goexit()
 			panic("unreachable")
 		},
+		"a panic": func(context.Context, retrybudget.PoolRequest) (retrybudget.PoolGrant, error) {
+			panic("a hook of the client")
+		},
 		"nothing": func(context.Context, retrybudget.PoolRequest) (retrybudget.PoolGrant, error) {
 			return retrybudget.PoolGrant{}, nil
 		},
@@ -170,12 +173,18 @@ func TestCase46_EveryErrorOfAPoolEndsInLocalMode(t *testing.T) {
 				}
 				s := b.Stats()
 				assert.Equal(t, "local", s.Fleet.Mode)
+				assert.Error(t, s.Fleet.Err)
+				assert.Contains(t, s.Fleet.String(), s.Fleet.Err.Error())
 				assert.Zero(t, s.Fleet.Leased)
 				assert.LessOrEqual(t, s.Retries, s.Successes/10)
 				assert.Positive(t, s.Retries)
 				bad.Store(false)
 				time.Sleep(500 * time.Millisecond)
 				assert.Equal(t, "fleet", b.Stats().Fleet.Mode)
+				assert.NoError(t, b.Stats().Fleet.Err)
+				bad.Store(true)
+				earn(b, 30)
+				assert.Error(t, b.Close(t.Context()), "also of the last call")
 				time.Sleep(20 * time.Second) // its timers end
 			})
 		})
@@ -215,36 +224,6 @@ func TestAPoolThatIgnoresItsContextHoldsOneGoroutineAndNobodyElse(t *testing.T) 
 	})
 }
 
-// One, ten and a thousand members fail all of their calls for half a minute,
-// together as often: what the fleet retries does not depend on how many they are.
-func TestCase45_TheFleetRetriesAsMuchHoweverManyMembersItHas(t *testing.T) {
-	const seconds, perSecond, burst = 20, 2, 5
-	for _, members := range []int{1, 10, 1000} {
-		synctest.Test(t, func(t *testing.T) {
-			pool := &link{Pool: &pooltest.Memory{}, rtt: time.Millisecond}
-			all := make([]*retrybudget.Budget, members)
-			for i := range all {
-				all[i] = retrybudget.New("target", retrybudget.Config{Pool: pool, PerSecond: perSecond, Burst: burst})
-			}
-			var retries atomic.Int64
-			for i := range seconds * 100 {
-				go func() {
-					calls := 0
-					_ = retrybudget.Do(t.Context(), all[i%members], idempotent(20*time.Millisecond), failing(&calls, errDown))
-					retries.Add(int64(calls - 1))
-				}()
-				time.Sleep(10 * time.Millisecond)
-			}
-			time.Sleep(time.Second)
-			t.Logf("%d members: %d retries, %d calls of the pool", members, retries.Load(), pool.calls.Load())
-			assert.LessOrEqual(t, retries.Load(), int64(burst+perSecond*(seconds+1)))
-			assert.GreaterOrEqual(t, retries.Load(), int64(perSecond*seconds*3/4))
-			assert.LessOrEqual(t, float64(pool.calls.Load()), 1.1*float64(members)*seconds*4)
-			time.Sleep(15 * time.Second)
-		})
-	}
-}
-
 // Its timer has stopped by then, and no success starts it.
 func TestAMemberThatOnlyFailsFindsAPoolThatIsBackAfterAnIdleTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -262,5 +241,23 @@ func TestAMemberThatOnlyFailsFindsAPoolThatIsBackAfterAnIdleTime(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		assert.Equal(t, "fleet", b.Stats().Fleet.Mode)
 		time.Sleep(5 * time.Second)
+	})
+}
+
+// What was lent or given before it is lost with it.
+func TestWhatAMemberOwesToAPoolThatHasForgottenIsStranded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool := &pooltest.Memory{}
+		fill(t, pool, 5)
+		b := retrybudget.New("target", retrybudget.Config{PerSecond: -1, Burst: 5, Pool: pool})
+		for range 3 {
+			b.TryTake() // are denied, and make the member ask for as much
+		}
+		time.Sleep(350 * time.Millisecond)
+		require.EqualValues(t, 3, b.Stats().Fleet.Leased)
+		pool.Lose()
+		time.Sleep(5 * time.Second)
+		assert.EqualValues(t, 3, b.Stats().Fleet.Stranded)
+		assert.Zero(t, b.Stats().Floor)
 	})
 }

@@ -19,3 +19,6 @@ func ShiftTime(t testing.TB, key string) {
 	script = redis.NewScript(shifted)
 	t.Cleanup(func() { script = before })
 }
+
+// Script returns the source of the script, and the version of what it stores.
+func Script() (text, of string) { return source, version }

@@ -32,6 +32,9 @@ func stress(n int) int {
 	return n
 }
 
+// stressed reports whether figures of time are to be asserted.
+func stressed() bool { return stress(1) > 1 }
+
 func idempotent(backoff time.Duration) retrybudget.Policy {
 	return retrybudget.Policy{Idempotent: true, Attempts: 2, Backoff: retrybudget.Backoff{Base: backoff}}
 }
@@ -41,7 +44,8 @@ func listen(t testing.TB, serve func(net.Conn)) (addr string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	var mu sync.Mutex
-	var conns []net.Conn
+	var conns []net.Conn // under mu, as ended
+	var ended bool
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
@@ -50,7 +54,9 @@ func listen(t testing.TB, serve func(net.Conn)) (addr string) {
 				return
 			}
 			mu.Lock()
-			conns = append(conns, conn)
+			if conns = append(conns, conn); ended {
+				_ = conn.Close() // accepted when the others were closed
+			}
 			mu.Unlock()
 			wg.Go(func() {
 				defer conn.Close()
@@ -61,6 +67,7 @@ func listen(t testing.TB, serve func(net.Conn)) (addr string) {
 	t.Cleanup(func() {
 		_ = l.Close()
 		mu.Lock()
+		ended = true
 		for _, conn := range conns {
 			_ = conn.Close()
 		}

@@ -61,13 +61,18 @@ func (n *network) now() mode {
 
 func (n *network) serve(conn net.Conn) {
 	n.mu.Lock()
-	up, err := net.Dial("tcp", n.up)
-	if err == nil {
-		n.conns[up] = true
-	}
+	to := n.up
 	n.mu.Unlock()
+	up, err := net.DialTimeout("tcp", to, 10*time.Second) // a frozen server may have no room
 	if err != nil {
 		return
+	}
+	n.mu.Lock()
+	n.conns[up] = true
+	moved := n.up != to
+	n.mu.Unlock()
+	if moved {
+		_ = up.Close()
 	}
 	defer func() {
 		n.mu.Lock()

@@ -24,7 +24,7 @@ type Config struct {
 
 	// MaxMembers is how many members one target has at most, which bounds the
 	// memory it takes; another one gets an error and goes on by itself. Whoever
-	// was quiet for ten minutes does not count. Default 65,536; negative panics.
+	// was quiet for ten minutes makes room. Default 65,536; negative panics.
 	MaxMembers int
 }
 
@@ -50,8 +50,9 @@ func (c Config) settle(who string) Config {
 	return c
 }
 
-// version is that of what is stored, and part of each key: members with another
-// one do not touch it.
+// version is that of what is stored and of what it means, and part of each key:
+// members with another one do not touch it, and are another fleet. While both run,
+// in a rollout, there are two floors.
 const version = "2"
 
 // key returns what the keys of a name begin with. The name is hashed: it may be
@@ -73,6 +74,7 @@ var script = redis.NewScript(source)
 type Pool struct {
 	client redis.UniversalClient
 	config Config
+	links  [links]link
 }
 
 // New returns a Pool that uses client, which must be a *redis.Client, also one of
@@ -85,11 +87,15 @@ func New(client redis.UniversalClient, c Config) (*Pool, error) {
 	if err := check(client); err != nil {
 		return nil, err
 	}
-	return &Pool{client, c}, nil
+	return &Pool{client: client, config: c}, nil
 }
 
 // Sync is part of retrybudget.Pool: one call of the server. Whatever goes wrong,
-// from a refused connection to an answer that makes no sense, is an error.
+// from a refused connection to an answer that makes no sense, is an error. A call
+// with less than 100 ms to its deadline, as those of a Budget have, does not make a
+// connection itself when another one ran out of time: that is then done beside the
+// calls, by a goroutine that ends by itself within 1.2 s or when the client is
+// closed.
 func (p *Pool) Sync(ctx context.Context, r retrybudget.PoolRequest) (retrybudget.PoolGrant, error) {
 	if err := r.Check(); err != nil {
 		return retrybudget.PoolGrant{}, err
@@ -101,9 +107,13 @@ func (p *Pool) Sync(ctx context.Context, r retrybudget.PoolRequest) (retrybudget
 	key := p.config.key("pool", r.Target)
 	// EVALSHA, and EVAL when the server does not know the script: after a restart
 	// that is one call of a member, and two round trips.
-	reply, err := script.Run(ctx, p.client, []string{key, key + ":seen"},
-		r.Member, r.Seq, r.Epoch, r.Donate, r.Expires, r.Return, r.Lent,
-		r.Want, r.PerSecond, r.Burst, r.Hold.Microseconds(), leave, p.config.MaxMembers).Result()
+	var reply any
+	err := p.link(key).call(ctx, p.connect(key), func(ctx context.Context) (err error) {
+		reply, err = script.Run(ctx, p.client, []string{key, key + ":seen"},
+			r.Member, r.Seq, r.Epoch, r.Donate, r.Expires, r.Return, r.Lent,
+			r.Want, r.PerSecond, r.Burst, r.Hold.Microseconds(), leave, p.config.MaxMembers).Result()
+		return err
+	})
 	if err != nil {
 		return retrybudget.PoolGrant{}, fmt.Errorf("curfewredis: sync: %w", err)
 	}

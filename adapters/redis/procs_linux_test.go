@@ -29,8 +29,9 @@ type procs struct {
 type past struct{ successes, retries []span }
 
 type member struct {
-	cmd *exec.Cmd
-	end func() error // lets it leave
+	cmd  *exec.Cmd
+	end  func() error  // lets it leave
+	gone chan struct{} // closed once it has ended
 }
 
 func (f *procs) start() *member {
@@ -44,11 +45,43 @@ func (f *procs) start() *member {
 	out, err := cmd.StdoutPipe()
 	require.NoError(f.t, err)
 	require.NoError(f.t, cmd.Start())
+	m := &member{cmd, in.Close, make(chan struct{})}
 	f.heard.Go(func() {
-		assert.NoError(f.t, f.hear(out))
+		defer close(m.gone)
+		if err := f.hear(out); !assert.NoError(f.t, err) {
+			_ = cmd.Process.Kill() // nobody reads what it says, so that it would not get to its end
+		}
 		_ = cmd.Wait()
 	})
-	return &member{cmd, in.Close}
+	return m
+}
+
+// end lets the members leave. One that does not is asked for its stacks, and killed.
+func (f *procs) end() {
+	for _, m := range f.members {
+		assert.NoError(f.t, m.end())
+	}
+	late := time.After(30 * time.Second)
+	for i, m := range f.members {
+		select {
+		case <-m.gone:
+		case <-late:
+			f.t.Errorf("member %d, process %d, has not left; its stacks are on the standard error", i, m.cmd.Process.Pid)
+			_ = m.cmd.Process.Signal(syscall.SIGQUIT)
+			time.Sleep(time.Second)
+			f.t.FailNow() // which kills it
+		}
+	}
+	f.heard.Wait()
+}
+
+// killAll ends what is left of a test that failed, stopped members too. Before that
+// the network cannot end, whose connections they keep open.
+func (f *procs) killAll() {
+	for _, m := range f.members {
+		_ = m.cmd.Process.Kill()
+	}
+	f.heard.Wait()
 }
 
 // kill replaces members by new ones, without letting them leave.
@@ -60,14 +93,16 @@ func (f *procs) kill(n int) {
 	}
 }
 
-// stop lets the members sleep for d, one after the other and some at once.
+// stop lets n of the members sleep for d.
 func (f *procs) stop(n int, d time.Duration) {
-	for _, i := range rand.Perm(len(f.members))[:n] {
-		p := f.members[i].cmd.Process
-		assert.NoError(f.t, p.Signal(syscall.SIGSTOP))
-		time.AfterFunc(d, func() { _ = p.Signal(syscall.SIGCONT) })
+	some := rand.Perm(len(f.members))[:n]
+	for _, i := range some {
+		assert.NoError(f.t, f.members[i].cmd.Process.Signal(syscall.SIGSTOP))
 	}
 	time.Sleep(d)
+	for _, i := range some {
+		assert.NoError(f.t, f.members[i].cmd.Process.Signal(syscall.SIGCONT))
+	}
 }
 
 func (f *procs) lentSoFar() int {
@@ -128,6 +163,7 @@ func TestNoWindowOfAFleetOfProcessesIsOverspentWhateverHappens(t *testing.T) {
 	}
 	s := startTwo(t)
 	f := &procs{t: t, order: s.net.addr + " " + s.password}
+	t.Cleanup(f.killAll) // before the network ends
 	for range members {
 		f.members = append(f.members, f.start())
 	}
@@ -168,10 +204,7 @@ func TestNoWindowOfAFleetOfProcessesIsOverspentWhateverHappens(t *testing.T) {
 			}
 		}
 	}
-	for _, m := range f.members {
-		assert.NoError(t, m.end())
-	}
-	f.heard.Wait()
+	f.end()
 	for i, target := range fleetTargets {
 		t.Run(target.name, func(t *testing.T) { f.past[i].check(t, target.ppm, target.floor, target.burst) })
 	}

@@ -13,7 +13,7 @@
 
 local SECOND, TOKEN, SLOT = 1000000, 1000000, 1e14
 local LEASE, CREDITS, CREDIT_SLOT, LENTS, LENT_SLOT = SECOND, 20, SECOND / 2, 12, SECOND / 8
-local FORGET, POOL_TTL, HOLD = 600 * SECOND, 86400, 60 * SECOND
+local FORGET, HOLD, DAY = 600 * SECOND, 60 * SECOND, 86400
 local pool, seen, member = KEYS[1], KEYS[2], ARGV[1]
 local n = {}
 for i = 2, 13 do n[i] = tonumber(ARGV[i]) end
@@ -35,21 +35,26 @@ local history = type(info) == 'string' and info:match('master_replid:(%w+)') or 
 local got = redis.call('HMGET', pool, 'state', 'm' .. member)
 local s = got[1] and cmsgpack.unpack(got[1])
 local served = s and tonumber(got[2] or '0') or 0
-if s and (s.history ~= history or now < s.at) then
+local crowd = redis.call('ZCARD', seen)
+-- Each member of the one key is in the other, so that the first bounds both. When
+-- that one was evicted nobody knows who is in the other.
+if s and (s.history ~= history or now < s.at or crowd == 0) then
 	redis.call('DEL', pool, seen)
-	s, served = nil, 0
+	s, served, crowd = nil, 0, 0
 end
 
--- Whether there is room is decided before anything is written.
-if served == 0 and redis.call('ZCARD', seen) >= most then
+local function forget()
 	local gone = redis.call('ZRANGEBYSCORE', seen, '-inf', '(' .. text(now - FORGET), 'LIMIT', 0, 64)
-	if #gone == 0 and not redis.call('ZSCORE', seen, member) then
-		return redis.error_reply('CURFEWFULL the pool has ' .. text(most) .. ' members and takes no more')
-	end
 	for _, m in ipairs(gone) do
 		redis.call('ZREM', seen, m)
 		redis.call('HDEL', pool, 'm' .. m)
 	end
+	return #gone
+end
+
+-- Whether there is room is decided before anything is written.
+if served == 0 and crowd >= most and forget() == 0 and not redis.call('ZSCORE', seen, member) then
+	return redis.error_reply('CURFEWFULL the pool has ' .. text(most) .. ' members and takes no more')
 end
 
 local before = s and s.at or 0
@@ -154,8 +159,13 @@ end
 
 redis.call('HSET', pool, 'state', cmsgpack.pack(s), 'm' .. member, text(math.max(seq, served)))
 if div(now, SECOND) ~= div(before, SECOND) then -- once a second will do
-	redis.call('EXPIRE', pool, POOL_TTL)
-	redis.call('EXPIRE', seen, FORGET / SECOND)
+	if fresh then forget() end -- the caller is there, so that something is left
+	-- Ten minutes are more than all that is remembered here is worth. A target that
+	-- is in use for longer keeps its floor through quiet times, for up to a day; a
+	-- name that somebody made up does not stay.
+	local ttl = math.min(math.max(24 * div(now - s.epoch, SECOND), FORGET / SECOND), DAY)
+	redis.call('EXPIRE', pool, text(ttl))
+	redis.call('EXPIRE', seen, text(ttl))
 end
 local reply = {ARGV[1] .. ' ' .. ARGV[2]}
 for i, x in ipairs({s.epoch, now, granted, life, floor, place, ends, balance, members, held, accrued, expired}) do

@@ -39,26 +39,37 @@ func TestCase43_ABlackHoledRedisDelaysNoFirstAttempt(t *testing.T) {
 			healthy := l.quantile(0.999)
 
 			hole.open()
-			l.run(600 * time.Millisecond)
-			assert.Equal(t, "local", b.Stats().Fleet.Mode, "within a period and a timeout")
+			for began := time.Now(); b.Stats().Fleet.Mode != "local" && time.Since(began) < 20*time.Second; {
+				l.run(320 * time.Millisecond) // a period and a timeout
+			}
+			require.Equal(t, "local", b.Stats().Fleet.Mode)
 			for b.TryTake() { // what was earned and lent before
 			}
 			*l = load{b: b}
-			l.run(time.Duration(stress(2)) * time.Second)
+			l.run(2 * time.Second)
 			assert.Equal(t, "local", b.Stats().Fleet.Mode)
 			assert.LessOrEqual(t, l.retries, l.successes/10+1)
 			assert.Positive(t, l.retries)
+			assert.Error(t, b.Stats().Fleet.Err)
 			added := l.quantile(0.999) - healthy
-			assert.Less(t, added, time.Millisecond)
+			if stressed() { // the machine may be busy otherwise
+				assert.Less(t, added, time.Millisecond)
+			}
 			t.Logf("p99.9 of %d first attempts: %v more than with a healthy pool; %d retries of %d successes", len(l.delays), added, l.retries, l.successes)
 
 			hole.close()
-			took := make(chan time.Duration)
+			took := make(chan time.Duration, 1)
 			go func() {
 				took <- soon(t, "back in the fleet", func() bool { return b.Stats().Fleet.Mode == "fleet" })
 			}()
-			l.run(1500 * time.Millisecond)
-			t.Logf("back after %v", <-took)
+			for len(took) == 0 {
+				l.run(50 * time.Millisecond)
+			}
+			back := <-took
+			t.Logf("back after %v", back)
+			if stressed() {
+				assert.LessOrEqual(t, back, 600*time.Millisecond, "two periods at their longest")
+			}
 		})
 	}
 }
@@ -133,11 +144,78 @@ func TestCase46_EveryErrorOfRedisEndsInLocalMode(t *testing.T) {
 	}
 }
 
+// What somebody else wrote where our keys are, and a server that takes no writes.
+func TestGarbageAtTheKeysEndsInLocalModeAndTheFleetIsBackOnceItIsGone(t *testing.T) {
+	s := servers.Start(t, servers.Redis)
+	c, p := open(t, s)
+	ctx := context.Background()
+	b := retrybudget.New("target", retrybudget.Config{Pool: p})
+	mode := func(want string) {
+		soon(t, want, func() bool { b.TryTake(); b.Success(); return b.Stats().Fleet.Mode == want })
+	}
+	mode("fleet")
+	keys, err := c.Keys(ctx, "*}").Result()
+	require.NoError(t, err)
+	require.Len(t, keys, 1)
+	pool, seen := keys[0], keys[0]+":seen"
+	for name, spoil := range map[string]func() error{
+		"a string":           func() error { return c.Set(ctx, pool, "x", 0).Err() },
+		"no messagepack":     func() error { return c.HSet(ctx, pool, "state", "\xc1x").Err() },
+		"a number":           func() error { return c.HSet(ctx, pool, "state", "\x01").Err() },
+		"seen a string":      func() error { return c.Set(ctx, seen, "x", 0).Err() },
+		"seen a hash":        func() error { c.Del(ctx, seen); return c.HSet(ctx, seen, "x", "y").Err() },
+		"no memory":          func() error { return c.ConfigSet(ctx, "maxmemory", "1").Err() },
+		"a replica required": func() error { return c.ConfigSet(ctx, "min-replicas-to-write", "1").Err() },
+		"read only":          func() error { return c.ReplicaOf(ctx, "127.0.0.1", "1").Err() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			mode("fleet")
+			soon(t, "spoiled", func() bool { return spoil() == nil })
+			mode("local")
+			assert.ErrorContains(t, b.Stats().Fleet.Err, "curfewredis: sync: ")
+			c.ConfigSet(ctx, "maxmemory", "0")
+			c.ConfigSet(ctx, "min-replicas-to-write", "0")
+			c.ReplicaOf(ctx, "NO", "ONE")
+			c.Del(ctx, pool, seen)
+			mode("fleet")
+		})
+	}
+}
+
+// The user whom the package comment describes.
+func TestTheUserOfThePackageCommentSuffices(t *testing.T) {
+	s := servers.Start(t, servers.Redis, "user=limited on >pw ~curfew:* resetchannels -@all +evalsha +eval +info +time +del +expire +hmget +hset +hdel +zadd +zcard +zcount +zrangebyscore +zrem +zscore +set +exists")
+	c := redis.NewClient(&redis.Options{Addr: s.Addr(), Username: "limited", Password: "pw", ContextTimeoutEnabled: true, MaxRetries: -1})
+	t.Cleanup(func() { _ = c.Close() })
+	p, err := curfewredis.New(c, curfewredis.Config{MaxMembers: 1})
+	require.NoError(t, err)
+	ctx := context.Background()
+	g, err := p.Sync(ctx, give(1, retrybudget.PoolGrant{}))
+	require.NoError(t, err)
+	assert.Positive(t, g.Epoch)
+	other := give(1, g)
+	other.Member = "b"
+	_, err = p.Sync(ctx, other)
+	assert.ErrorContains(t, err, "CURFEWFULL")
+	cancels, err := curfewredis.NewCancels(c, curfewredis.Config{})
+	require.NoError(t, err)
+	require.NoError(t, cancels.Cancel(ctx, "job", time.Hour))
+	yes, err := cancels.Cancelled(ctx, "job")
+	assert.NoError(t, err)
+	assert.True(t, yes)
+	assert.NoError(t, cancels.Forget(ctx, "job"))
+}
+
 func TestCase48_AThousandReloadsKeepTheConnectionsOfOne(t *testing.T) {
 	s := servers.Start(t, servers.Redis)
 	c := client(t, s.Addr(), s.Password)
 	ctx := context.Background()
-	after := map[int]uint32{}
+	connected := func() string { // as the server has it
+		info, err := c.InfoMap(ctx, "clients").Result()
+		require.NoError(t, err)
+		return info["Clients"]["connected_clients"]
+	}
+	after := map[int]string{}
 	for i := range 1000 {
 		p, err := curfewredis.New(c, curfewredis.Config{})
 		require.NoError(t, err)
@@ -145,11 +223,12 @@ func TestCase48_AThousandReloadsKeepTheConnectionsOfOne(t *testing.T) {
 		b.Success()
 		b.Success()
 		require.NoError(t, b.Close(ctx))
-		after[i] = c.PoolStats().TotalConns
+		if i == 9 || i == 999 {
+			after[i] = connected() // the client is still open
+		}
 	}
 	assert.Equal(t, after[9], after[999])
-	require.NoError(t, c.Ping(ctx).Err(), "the client is still open")
-	t.Logf("%d connections", after[999])
+	t.Logf("%s connections", after[999])
 }
 
 func TestAClientThatWouldNotObeyIsRefused(t *testing.T) {

@@ -46,7 +46,8 @@ func TestTheFleetRetriesTheSameHoweverManyMembersItHas(t *testing.T) {
 		assert.InDelta(t, one.Success(), r.Success(), 0.03)
 		leases := one.Retries()/seconds + int64(members)
 		assert.InDelta(t, one.Retries(), r.Retries(), float64(leases))
-		assert.Greater(t, float64(r.Retries()), 0.7*float64(one.Retries()))
+		// Of five seconds a new pool lends nothing in the first; 10,000 members make 0.68 to 0.79.
+		assert.Greater(t, float64(r.Retries()), 0.6*float64(one.Retries()))
 		assert.LessOrEqual(t, float64(r.StoreCalls), 1.1*float64(members)*4*seconds+float64(members), "and one each to leave")
 	}
 }
