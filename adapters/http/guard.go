@@ -364,8 +364,27 @@ func (g *guard) lateReset() bool {
 		return false
 	}
 	e := g.node.Ending()
+	switch {
+	case e == nil || e.At.IsZero():
+		return false
+	case e.Err == context.DeadlineExceeded: // of the first byte of a stream as well
+		return true
+	}
 	deadline, _ := g.node.Deadline()
-	return e != nil && !e.At.IsZero() && !e.At.Before(deadline)
+	if g.first != nil && !g.first.sent.Load() {
+		deadline = g.first.deadline
+	}
+	return !e.At.Before(deadline)
 }
 
-func (g *guard) cancelled() bool { return errors.Is(g.r.Context().Err(), context.Canceled) }
+// cancelled reports whether net/http has ended the request. What curfew ended above it,
+// such as a scope.Root that is the server's BaseContext, has a cause that says so: the
+// client waits.
+func (g *guard) cancelled() bool {
+	ctx := g.r.Context()
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		return false
+	}
+	c, ended := context.Cause(ctx).(*budget.Cause)
+	return !ended || c.Kind == budget.ClientCancelled
+}
