@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -184,12 +185,17 @@ func (w *writer) ReadFrom(src io.Reader) (int64, error) {
 	}
 	n, err := to.ReadFrom(src)
 	w.bytes += n
+	w.guard().written()
 	return n, w.failed(err)
 }
 
-// isFile reports whether reading from r waits for nobody, as it does from a pipe.
+// isFile reports whether reading from r waits for nobody, as it does from a pipe. r may
+// be what io.Copy makes of an *os.File, which is one without its WriteTo.
 func isFile(r io.Reader) bool {
-	f, ok := r.(*os.File)
+	f, ok := r.(interface {
+		syscall.Conn
+		Stat() (os.FileInfo, error)
+	})
 	if !ok {
 		return false
 	}
@@ -222,6 +228,9 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(w.w).Hijack()
 	if err == nil {
 		w.guard().firstByte()
+		if w.idle != nil {
+			w.idle.Stop() // what goes over conn is not seen
+		}
 		w.fence.Lock()
 		w.hijacked = true // its deadlines are h's now
 		if w.refusing.Load() {
