@@ -58,9 +58,23 @@ func Handler(h http.Handler, c Config) http.Handler {
 		next: h, config: c, grace: c.Grace, forms: forms, names: names,
 		peers:  budget.Within(c.Max).Named("route maximum"),
 		absent: budget.Within(c.Default).Named("route default"),
+		untold: untold(c),
 		share:  share{of: c.RefuseAtMost},
 		hurry:  hurry{above: c.HurriedShare},
 	}
+}
+
+// untold returns the names of the headers that say something about time and that h does
+// not see.
+func untold(c Config) []string {
+	if !c.Edge {
+		return nil
+	}
+	names := []string{AttemptHeader}
+	for _, f := range append(defaultForms(), c.Forms...) {
+		names = append(names, http.CanonicalHeaderKey(f.Header()))
+	}
+	return names
 }
 
 type handler struct {
@@ -69,6 +83,7 @@ type handler struct {
 	grace         time.Duration
 	forms         []wire.Form  // that are believed
 	names         []string     // of their headers, as a http.Header has them
+	untold        []string     // names of those of an edge, which are taken off
 	peers, absent budget.Limit // of a request with a budget, and without one
 	share         share
 	hurry         hurry
@@ -218,15 +233,8 @@ func (h *handler) read(r *http.Request, now time.Time) (wire.Peer, error) {
 // strip takes what the caller of an edge says about time off what h sees, so that a
 // proxy inside does not pass it on.
 func (h *handler) strip(inner *http.Request) {
-	if !h.config.Edge {
-		return
-	}
 	own := false
-	names := []string{AttemptHeader}
-	for _, f := range append(defaultForms(), h.config.Forms...) {
-		names = append(names, http.CanonicalHeaderKey(f.Header()))
-	}
-	for _, name := range names {
+	for _, name := range h.untold {
 		if inner.Header[name] == nil {
 			continue
 		}
@@ -242,11 +250,8 @@ func (h *handler) useful() time.Duration {
 	if h.config.Useful > 0 || h.config.Observed == nil {
 		return h.config.Useful
 	}
-	median, ok := h.config.Observed.Quantile(0.5)
-	if !ok {
-		return 0
-	}
-	return min(median, h.config.Max-h.config.Reserve)
+	// Typical is kept for a while: a Quantile would add up the window for each request.
+	return min(h.config.Observed.Typical(), h.config.Max-h.config.Reserve)
 }
 
 // A share is a token bucket that lets some share of requests be refused.

@@ -256,7 +256,11 @@ func (h *handler) observe(w http.ResponseWriter, r *http.Request) {
 		g.node.Stop()
 		g.stopTimers()
 	}
+	returned := false
 	defer func() {
+		if o := h.config.Observed; o != nil && returned {
+			o.Record(time.Since(g.began), nil) // whose status nobody looks at
+		}
 		if late := time.Since(deadline); late > 0 {
 			h.add(meter.Outcome, meter.Label{Key: "outcome", Value: "late"}, h.route())
 			h.record(meter.Wasted, late, meter.Label{Key: "kind", Value: budget.DeadlineExceeded.String()}, h.route())
@@ -264,6 +268,7 @@ func (h *handler) observe(w http.ResponseWriter, r *http.Request) {
 		h.record(meter.LocalTime, time.Since(g.began), h.route())
 	}()
 	h.next.ServeHTTP(w, r)
+	returned = true
 }
 
 // A hurry watches the share of requests that arrive with little time.
