@@ -88,7 +88,7 @@ func (c *outCall) send(ctx context.Context, body io.ReadCloser, n int, hedge boo
 	}
 	a.enter(phaseBody)
 	a.observe(began, a.t.failure(resp, c.target))
-	if a.told && t.Meter != nil {
+	if a.told && t.Meter != nil && resp.StatusCode != http.StatusSwitchingProtocols { // whose head h wrote itself
 		answer := "no"
 		if _, ok := ResultOf(resp.Header); ok {
 			answer = "yes"
