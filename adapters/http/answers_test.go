@@ -123,6 +123,35 @@ func TestReadFromAfterHijackSaysSo(t *testing.T) {
 	_, _ = io.ReadAll(conn)
 }
 
+func TestAFileIsNotSentAfterTheDeadline(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "f")
+	require.NoError(t, os.WriteFile(file, []byte("a page"), 0o600))
+	protocols(t, func(t *testing.T, start func(http.Handler) *server) {
+		s := start(curfewhttp.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+			f, err := os.Open(file)
+			assert.NoError(t, err)
+			defer f.Close()
+			n, err := w.(io.ReaderFrom).ReadFrom(f)
+			assert.Zero(t, n)
+			assert.ErrorIs(t, err, http.ErrHandlerTimeout)
+		}), curfewhttp.Config{Max: 30 * ms, Grace: time.Minute}))
+		resp, body := s.get(t)
+		assert.Equal(t, http.StatusGatewayTimeout, resp.StatusCode)
+		assert.NotContains(t, body, "a page")
+	})
+}
+
+func TestAConnectionCannotBeTakenAfterTheDeadline(t *testing.T) {
+	s := serve(t, curfewhttp.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+		_, _, err := http.NewResponseController(w).Hijack()
+		assert.ErrorIs(t, err, http.ErrHandlerTimeout)
+	}), curfewhttp.Config{Max: 30 * ms, Grace: time.Minute}), false)
+	resp, _ := s.get(t)
+	assert.Equal(t, http.StatusGatewayTimeout, resp.StatusCode)
+}
+
 // Under Warn nothing would end the wait.
 func TestWarnDoesNotWaitForABodyThatDoesNotCome(t *testing.T) {
 	ran := make(chan struct{}, 1)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -179,9 +180,10 @@ func TestCase28_TheDeadlineOfARequestDoesNotReachTheNextOne(t *testing.T) {
 func TestCase29_AShortWriteTimeoutIsMovedAndReported(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprint("HTTP/2 ", http2), func(t *testing.T) {
+			said := &lines{}
 			h := curfewhttp.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				<-r.Context().Done()
-			}), curfewhttp.Config{Max: time.Second, Grace: time.Minute})
+			}), curfewhttp.Config{Max: time.Second, Grace: time.Minute, Log: slog.New(slog.NewTextHandler(said, nil)), Route: "/slow"})
 			s := &server{Server: httptest.NewUnstartedServer(h), log: &lines{}}
 			s.Config.WriteTimeout = 500 * ms
 			s.EnableHTTP2 = http2
@@ -195,6 +197,9 @@ func TestCase29_AShortWriteTimeoutIsMovedAndReported(t *testing.T) {
 			resp, body := s.get(t)
 			assert.Equal(t, http.StatusGatewayTimeout, resp.StatusCode)
 			assert.Contains(t, body, "deadline_exceeded")
+			s.get(t, "20")
+			assert.Equal(t, 1, strings.Count(said.String(), "WriteTimeout is shorter"), "once, at the first request: %s", said)
+			assert.Contains(t, said.String(), "route=/slow write_timeout=500ms max=1s")
 		})
 	}
 	assert.NoError(t, curfewhttp.CheckServer(&http.Server{WriteTimeout: time.Second}, 300*ms))

@@ -2,10 +2,12 @@ package curfewhttp_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -13,6 +15,8 @@ import (
 
 	curfewhttp "github.com/curfew-go/curfew/adapters/http"
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/budget/latency"
+	"github.com/curfew-go/curfew/budget/meter"
 )
 
 type tenant struct{}
@@ -119,4 +123,92 @@ func TestHurriedIsToldEachTimeTheShareCrosses(t *testing.T) {
 		h.ServeHTTP(&nobody{make(http.Header)}, httpRequest) // says nothing about time
 	}
 	assert.Len(t, told, 2)
+}
+
+// What a route takes is learned before anything is refused for it.
+func TestTheUsefulMinimumIsLearnedInEachMode(t *testing.T) {
+	for _, mode := range []curfewhttp.Mode{curfewhttp.Observe, curfewhttp.Warn, curfewhttp.Enforce} {
+		synctest.Test(t, func(t *testing.T) {
+			refused := 0
+			h := curfewhttp.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(100 * ms) }), curfewhttp.Config{
+				Max: time.Minute, Mode: mode, Observed: latency.New(latency.Config{}),
+				Refused: func(_ *http.Request, why error) {
+					refused++
+					assert.Equal(t, budget.LocalBudgetRejected, budget.KindOf(why), mode)
+				},
+			})
+			for range 300 {
+				askFor(h, t.Context(), "1000")
+			}
+			assert.Zero(t, refused, mode)
+			askFor(h, t.Context(), "50")
+			assert.Equal(t, 1, refused, mode)
+		})
+	}
+}
+
+// The caller learns whether it was its own budget that ran out, or less.
+func TestAResultSaysWhoseLimitItWas(t *testing.T) {
+	protocols(t, func(t *testing.T, start func(http.Handler) *server) {
+		for _, c := range []struct {
+			max   time.Duration
+			given string
+			own   bool
+			kind  budget.Kind
+		}{
+			{30 * ms, "60000", true, budget.DependencyTimeout},
+			{time.Minute, "30", false, budget.DeadlineExceeded},
+		} {
+			s := start(curfewhttp.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }),
+				curfewhttp.Config{Max: c.max, Grace: time.Minute}))
+			resp, err := s.Client().Do(s.request(t, t.Context(), c.given))
+			require.NoError(t, err)
+			result, ok := curfewhttp.ResultOf(resp.Header)
+			assert.True(t, ok)
+			assert.Equal(t, curfewhttp.Result{Kind: budget.DeadlineExceeded, OwnLimit: c.own}, result)
+			assert.Equal(t, c.kind, budget.KindOf(curfewhttp.CheckResponse(resp)))
+		}
+	})
+}
+
+// What h answers by itself is told as well: a failure is none of the budget's.
+func TestAResultTellsAFailureFromAnAnswer(t *testing.T) {
+	protocols(t, func(t *testing.T, start func(http.Handler) *server) {
+		for status, kind := range map[int]budget.Kind{200: budget.None, 404: budget.None, 500: budget.Failed, 504: budget.Failed} {
+			s := start(curfewhttp.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }), curfewhttp.Config{}))
+			resp, _ := s.get(t, "1000")
+			result, ok := curfewhttp.ResultOf(resp.Header)
+			assert.True(t, ok)
+			assert.Equal(t, curfewhttp.Result{Kind: kind}, result, status)
+		}
+	})
+}
+
+// Before it is enforced a deadline ends contexts at most, and no answer is taken from h.
+func TestALateAnswerGoesOutUnlessEnforcing(t *testing.T) {
+	for _, mode := range []curfewhttp.Mode{curfewhttp.Warn, curfewhttp.Observe} {
+		protocols(t, func(t *testing.T, start func(http.Handler) *server) {
+			var counts meter.Memory
+			returned := make(chan struct{}, 1)
+			inner := curfewhttp.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				late, stop := context.WithTimeout(context.Background(), 60*ms)
+				defer stop()
+				<-late.Done()
+				assert.Equal(t, mode == curfewhttp.Warn, r.Context().Err() != nil, mode)
+				_, err := io.WriteString(w, "mine")
+				assert.NoError(t, err)
+			}), curfewhttp.Config{Max: 30 * ms, Grace: ms, Mode: mode, Recorder: &counts})
+			s := start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				inner.ServeHTTP(w, r)
+				returned <- struct{}{}
+			}))
+			resp, body := s.get(t)
+			assert.Equal(t, http.StatusOK, resp.StatusCode)
+			assert.Equal(t, "mine", body)
+			within(t, returned, "the handler")
+			assert.EqualValues(t, 1, counts.Count(meter.Outcome, meter.Label{Key: "outcome", Value: "late"}))
+			assert.EqualValues(t, 1, counts.Count(meter.Wasted))
+			assert.Zero(t, counts.Count(meter.Straggler))
+		})
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -215,6 +216,32 @@ func TestHowAHedgedRequestEnds(t *testing.T) {
 				synctest.Wait()
 				assert.Empty(t, ctxnode.Find(ctx).Node().Children(), "nothing stays in the context")
 			})
+		})
+	}
+}
+
+// A response that comes behind the winner's is not left open: its connection would not be
+// used again.
+func TestTheBodyOfALoserIsClosed(t *testing.T) {
+	for name, late := range map[string]struct{ status int }{"an answer": {200}, "a failure": {503}} {
+		synctest.Test(t, func(t *testing.T) {
+			var closed atomic.Int64
+			base := &script{answer: func(n int, _ *http.Request) (*http.Response, error) {
+				resp := replying(200)
+				if n == 1 { // whose base had its head already when it was cancelled
+					time.Sleep(50 * ms)
+					resp = replying(late.status)
+					resp.Body = closing{resp.Body, func() { closed.Add(1) }}
+				}
+				return resp, nil
+			}}
+			resp, err := hedging(base, 10*ms).RoundTrip(ask(t, inMinute(t), "GET", "http://peer/", ""))
+			require.NoError(t, err)
+			resp.Body.Close()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			assert.Equal(t, 2, base.attempts())
+			assert.Positive(t, closed.Load(), name)
 		})
 	}
 }

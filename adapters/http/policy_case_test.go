@@ -3,16 +3,20 @@ package curfewhttp_test
 import (
 	"bytes"
 	"context"
+	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	curfewhttp "github.com/curfew-go/curfew/adapters/http"
 	"github.com/curfew-go/curfew/budget"
@@ -39,142 +43,191 @@ func with(t *testing.T, c curfewhttp.Config, headers ...string) (*httptest.Respo
 	return w, got
 }
 
+// over asks h with headers over a connection, and returns the answer and what h saw; nil
+// when it did not run.
+func over(t *testing.T, start func(http.Handler) *server, c curfewhttp.Config, headers ...string) (answer *httptest.ResponseRecorder, got *seen) {
+	t.Helper()
+	saw := make(chan seen, 1)
+	s := start(curfewhttp.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { saw <- look(r.Context()) }), c))
+	r := s.request(t, t.Context())
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	resp, err := s.Client().Do(r)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	answer = httptest.NewRecorder()
+	maps.Copy(answer.Header(), resp.Header)
+	answer.WriteHeader(resp.StatusCode)
+	_, err = io.Copy(answer, resp.Body)
+	require.NoError(t, err)
+	select {
+	case h := <-saw:
+		got = &h
+	default:
+	}
+	return answer, got
+}
+
 func TestCase02_ANegativeTimeIsMalformedAndNeverReachesAHandler(t *testing.T) {
-	w, got := with(t, curfewhttp.Config{Forms: []wire.Form{wire.YARPC()}}, "Context-TTL-MS", "-3")
-	assert.Equal(t, http.StatusBadRequest, w.Code)
-	assert.Nil(t, got)
+	protocols(t, func(t *testing.T, start func(http.Handler) *server) {
+		w, got := over(t, start, curfewhttp.Config{Forms: []wire.Form{wire.YARPC()}}, "Context-TTL-MS", "-3")
+		assert.Equal(t, http.StatusBadRequest, w.Code)
+		assert.Nil(t, got)
+	})
 }
 
 func TestCase04_NoTimeIsExpiredAndTooManyDigitsAreMalformed(t *testing.T) {
-	w, got := with(t, curfewhttp.Config{}, "Grpc-Timeout", "0S")
-	assert.Equal(t, http.StatusServiceUnavailable, w.Code)
-	assert.Nil(t, got)
-	w, got = with(t, curfewhttp.Config{}, "Grpc-Timeout", "12345678901234567H")
-	assert.Equal(t, http.StatusBadRequest, w.Code)
-	assert.Nil(t, got)
+	protocols(t, func(t *testing.T, start func(http.Handler) *server) {
+		w, got := over(t, start, curfewhttp.Config{}, "Grpc-Timeout", "0S")
+		assert.Equal(t, http.StatusServiceUnavailable, w.Code)
+		assert.Nil(t, got)
+		w, got = over(t, start, curfewhttp.Config{}, "Grpc-Timeout", "12345678901234567H")
+		assert.Equal(t, http.StatusBadRequest, w.Code)
+		assert.Nil(t, got)
+	})
 }
 
 func TestCase05_NoNanosecondsAreExpired(t *testing.T) {
-	w, got := with(t, curfewhttp.Config{}, "Grpc-Timeout", "0n")
-	assert.Equal(t, http.StatusServiceUnavailable, w.Code)
-	assert.Nil(t, got)
+	protocols(t, func(t *testing.T, start func(http.Handler) *server) {
+		w, got := over(t, start, curfewhttp.Config{}, "Grpc-Timeout", "0n")
+		assert.Equal(t, http.StatusServiceUnavailable, w.Code)
+		assert.Nil(t, got)
+	})
 }
 
 func TestCase06_HoursAreCutToTheRouteMaximum(t *testing.T) {
-	_, got := with(t, curfewhttp.Config{Max: 3 * time.Second}, "Grpc-Timeout", "8H")
-	assert.LessOrEqual(t, got.left, 3*time.Second)
-	assert.Equal(t, "route maximum 3s", got.limit)
+	protocols(t, func(t *testing.T, start func(http.Handler) *server) {
+		_, got := over(t, start, curfewhttp.Config{Max: 3 * time.Second}, "Grpc-Timeout", "8H")
+		assert.LessOrEqual(t, got.left, 3*time.Second)
+		assert.Equal(t, "route maximum 3s", got.limit)
+	})
 }
 
 func TestCase10_ABudgetIsMeasuredFromEachRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var left []time.Duration
-		h := curfewhttp.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			left = append(left, look(r.Context()).left)
-		}), curfewhttp.Config{Max: time.Minute})
+	protocols(t, func(t *testing.T, start func(http.Handler) *server) {
+		deadline := make(chan time.Time, 1)
+		s := start(curfewhttp.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			d, _ := r.Context().Deadline()
+			deadline <- d
+		}), curfewhttp.Config{Max: time.Minute}))
 		for range 3 {
-			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
-			time.Sleep(time.Hour)
+			sent := time.Now()
+			s.get(t)
+			d := within(t, deadline, "the handler")
+			assert.False(t, d.Before(sent.Add(time.Minute)), "measured from before the request was sent")
+			assert.False(t, d.After(time.Now().Add(time.Minute)))
 		}
-		assert.Equal(t, []time.Duration{time.Minute, time.Minute, time.Minute}, left)
 	})
 }
 
 // What may be refused as too short does not spend on requests that are well, and what
 // has expired is refused whatever may be.
 func TestCase16_TheShareThatMayBeRefusedIsNotSpentOnTheHealthy(t *testing.T) {
-	var refused, ran int
-	h := curfewhttp.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { ran++ }), curfewhttp.Config{
-		Max: time.Minute, Useful: 100 * ms, RefuseAtMost: 0.2,
-		Refused: func(*http.Request, error) { refused++ },
-	})
-	send := func(left string, n int) {
-		for range n {
-			r := httptest.NewRequest(http.MethodGet, "/", nil)
-			r.Header.Set(curfewhttp.Header, left)
-			h.ServeHTTP(httptest.NewRecorder(), r)
+	protocols(t, func(t *testing.T, start func(http.Handler) *server) {
+		var refused, ran atomic.Int64
+		s := start(curfewhttp.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { ran.Add(1) }), curfewhttp.Config{
+			Max: time.Hour, Useful: 10 * time.Minute, RefuseAtMost: 0.2,
+			Refused: func(*http.Request, error) { refused.Add(1) },
+		}))
+		send := func(left string, n int) {
+			for range n {
+				s.get(t, left)
+			}
 		}
-	}
-	send("1000", 1000)
-	assert.Zero(t, refused)
-	send("0", 1)
-	assert.Equal(t, 1, refused, "an expired one")
-	send("50", 1000)
-	assert.InDelta(t, 200+10, refused, 12, "a fifth of those that are too short, and ten more")
-	before := refused
-	send("0", 100)
-	assert.Equal(t, before+100, refused, "every expired one")
-	assert.Equal(t, 2101-refused, ran)
+		send("3000000", 500)
+		assert.Zero(t, refused.Load())
+		send("0", 1)
+		assert.EqualValues(t, 1, refused.Load(), "an expired one")
+		send("300000", 500)
+		assert.InDelta(t, 100+10, refused.Load(), 12, "a fifth of those that are too short, and ten more")
+		before := refused.Load()
+		send("0", 50)
+		assert.Equal(t, before+50, refused.Load(), "every expired one")
+		assert.Equal(t, 1051-refused.Load(), ran.Load())
+	})
 }
 
 func TestCase17_AnExpiredRequestIsNotHandledWhenEnforcing(t *testing.T) {
-	for mode, runs := range map[curfewhttp.Mode]bool{curfewhttp.Enforce: false, curfewhttp.Warn: true, curfewhttp.Observe: true} {
-		t.Run(mode.String(), func(t *testing.T) {
-			var counts meter.Memory
-			w, got := with(t, curfewhttp.Config{Mode: mode, Max: time.Minute, Recorder: &counts}, curfewhttp.Header, "0")
-			assert.Equal(t, runs, got != nil)
-			assert.Equal(t, runs, w.Code == http.StatusOK)
-			assert.EqualValues(t, 1, counts.Count(meter.Refused,
-				meter.Label{Key: "reason", Value: "expired_on_arrival"}, meter.Label{Key: "mode", Value: mode.String()}), "counted all the same")
-		})
-	}
+	protocols(t, func(t *testing.T, start func(http.Handler) *server) {
+		for mode, runs := range map[curfewhttp.Mode]bool{curfewhttp.Enforce: false, curfewhttp.Warn: true, curfewhttp.Observe: true} {
+			t.Run(mode.String(), func(t *testing.T) {
+				var counts meter.Memory
+				w, got := over(t, start, curfewhttp.Config{Mode: mode, Max: time.Minute, Recorder: &counts}, curfewhttp.Header, "0")
+				assert.Equal(t, runs, got != nil)
+				assert.Equal(t, runs, w.Code == http.StatusOK)
+				assert.EqualValues(t, 1, counts.Count(meter.Refused,
+					meter.Label{Key: "reason", Value: "expired_on_arrival"}, meter.Label{Key: "mode", Value: mode.String()}), "counted all the same")
+			})
+		}
+	})
 }
 
 func TestCase21_TheErrorAndTheLogNameEveryLimit(t *testing.T) {
-	var log bytes.Buffer
-	w, _ := with(t, curfewhttp.Config{Max: time.Minute, Useful: 40 * time.Second, Log: slog.New(slog.NewTextHandler(&log, nil)), Route: "/order"},
-		curfewhttp.Header, "30000", "Grpc-Timeout", "35S")
-	const limits = "peer header X-Request-Deadline-Ms 30s < route maximum 1m0s"
-	assert.Contains(t, w.Body.String(), limits)
-	assert.Contains(t, w.Body.String(), `"needed_ms":40000`)
-	assert.Contains(t, log.String(), limits)
-	assert.Contains(t, log.String(), "route=/order")
+	protocols(t, func(t *testing.T, start func(http.Handler) *server) {
+		var log bytes.Buffer
+		w, _ := over(t, start, curfewhttp.Config{Max: time.Minute, Useful: 40 * time.Second, Log: slog.New(slog.NewTextHandler(&log, nil)), Route: "/order"},
+			curfewhttp.Header, "30000", "Grpc-Timeout", "35S")
+		const limits = "peer header X-Request-Deadline-Ms 30s < route maximum 1m0s"
+		assert.Contains(t, w.Body.String(), limits)
+		assert.Contains(t, w.Body.String(), `"needed_ms":40000`)
+		assert.Contains(t, log.String(), limits)
+		assert.Contains(t, log.String(), "route=/order")
+	})
 }
 
 func TestCase22_TheCauseTellsWhoEndedARequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	protocols(t, func(t *testing.T, start func(http.Handler) *server) {
+		began, ended := make(chan struct{}, 1), make(chan error, 1)
+		s := start(curfewhttp.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			began <- struct{}{}
+			<-r.Context().Done()
+			ended <- context.Cause(r.Context())
+		}), curfewhttp.Config{Max: time.Hour, Grace: time.Minute}))
 		for name, test := range map[string]struct {
 			kind budget.Kind
-			end  func(cancel context.CancelFunc)
+			left []string
 		}{
-			"the client":   {budget.ClientCancelled, func(cancel context.CancelFunc) { cancel() }},
-			"the deadline": {budget.DeadlineExceeded, func(context.CancelFunc) { time.Sleep(time.Hour) }},
+			"the client":   {budget.ClientCancelled, nil},
+			"the deadline": {budget.DeadlineExceeded, []string{"50"}},
 		} {
-			ctx, cancel := context.WithCancel(t.Context())
-			var why error
-			done := make(chan struct{})
-			h := curfewhttp.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				<-r.Context().Done()
-				why = context.Cause(r.Context())
-			}), curfewhttp.Config{})
+			ctx, leave := context.WithCancel(t.Context())
+			answered := make(chan struct{})
+			r := s.request(t, ctx, test.left...)
 			go func() {
-				defer close(done)
-				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+				defer close(answered)
+				if resp, err := s.Client().Do(r); err == nil {
+					resp.Body.Close()
+				}
 			}()
-			synctest.Wait()
-			test.end(cancel)
-			<-done
-			cancel()
-			assert.Equal(t, test.kind, budget.KindOf(why), name)
+			within(t, began, "the handler")
+			if test.kind == budget.ClientCancelled {
+				leave()
+			}
+			assert.Equal(t, test.kind, budget.KindOf(within(t, ended, "the end")), name)
+			<-answered
+			leave()
 		}
 	})
 }
 
 func TestCase24And25_EveryFormIsRead(t *testing.T) {
-	now := time.Now()
-	for _, form := range []wire.Form{
-		wire.GRPC(), wire.YARPC(), wire.Millis("X-Left"), wire.Millis("Connect-Timeout-Ms"),
-		wire.EpochMillis("X-Until-Ms", time.Minute), wire.EpochNanos("X-Until-Ns", time.Minute),
-	} {
-		t.Run(form.Header(), func(t *testing.T) {
-			value, ok := form.Format(20*time.Second, now)
-			assert.True(t, ok)
-			_, got := with(t, curfewhttp.Config{Max: time.Minute, Forms: []wire.Form{form}}, form.Header(), value)
-			assert.LessOrEqual(t, got.left, 20*time.Second)
-			assert.Greater(t, got.left, 10*time.Second)
-			assert.Contains(t, got.limit, form.Header())
-		})
-	}
+	protocols(t, func(t *testing.T, start func(http.Handler) *server) {
+		now := time.Now()
+		for _, form := range []wire.Form{
+			wire.GRPC(), wire.YARPC(), wire.Millis("X-Left"), wire.Millis("Connect-Timeout-Ms"),
+			wire.EpochMillis("X-Until-Ms", time.Minute), wire.EpochNanos("X-Until-Ns", time.Minute),
+		} {
+			t.Run(form.Header(), func(t *testing.T) {
+				value, ok := form.Format(20*time.Second, now)
+				assert.True(t, ok)
+				_, got := over(t, start, curfewhttp.Config{Max: time.Minute, Forms: []wire.Form{form}}, form.Header(), value)
+				assert.LessOrEqual(t, got.left, 20*time.Second)
+				assert.Greater(t, got.left, 10*time.Second)
+				assert.Contains(t, got.limit, form.Header())
+			})
+		}
+	})
 }
 
 func TestAnEdgeBelievesNothingAndSaysLittle(t *testing.T) {
@@ -215,9 +268,15 @@ func TestTheUsefulMinimumComesFromWhatTheRouteTakes(t *testing.T) {
 	c := curfewhttp.Config{Max: time.Minute, Observed: seen}
 	_, got := with(t, c, curfewhttp.Header, "5")
 	assert.NotNil(t, got, "nothing is known yet")
-	for range 2000 {
-		seen.Record(100*ms, nil)
+	seen = latency.New(latency.Config{})
+	for i := range 2000 {
+		took := 100 * ms
+		if i%4 == 0 { // the median does not see it
+			took = time.Second
+		}
+		seen.Record(took, nil)
 	}
+	c.Observed = seen
 	w, got := with(t, c, curfewhttp.Header, "50")
 	assert.Nil(t, got)
 	assert.Equal(t, http.StatusServiceUnavailable, w.Code)

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,4 +88,32 @@ func TestAQueueServesOneBubbleAfterAnother(t *testing.T) {
 			all.Wait()
 		})
 	}
+}
+
+// What had time enough when it came may have too little when its turn comes: it is looked
+// at again, and the turn is handed on.
+func TestATurnThatComesTooLateIsHandedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		h := curfewhttp.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			calls.Add(1)
+			time.Sleep(700 * ms)
+		}), curfewhttp.Config{Max: time.Minute, Useful: 500 * ms, Queue: curfewhttp.NewQueue(1, 10)})
+		began := time.Now()
+		var all sync.WaitGroup
+		for _, c := range []struct {
+			left string
+			want int
+		}{
+			{"60000", http.StatusOK},
+			{"1000", http.StatusServiceUnavailable}, // of which 300 are left then
+			{"60000", http.StatusOK},
+		} {
+			all.Go(func() { assert.Equal(t, c.want, askFor(h, t.Context(), c.left), c.left) })
+			synctest.Wait()
+		}
+		all.Wait()
+		assert.EqualValues(t, 2, calls.Load())
+		assert.Equal(t, 1400*ms, time.Since(began))
+	})
 }
