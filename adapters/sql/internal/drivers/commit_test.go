@@ -16,34 +16,35 @@ import (
 
 	curfewsql "github.com/curfew-go/curfew/adapters/sql"
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/netproxy"
 	"github.com/curfew-go/curfew/internal/servers"
 )
 
 // cuts are the ways to lose a connection around a COMMIT.
 var cuts = []struct {
 	name string
-	cut  cut
-}{{"before", drop}, {"in the middle", half}, {"behind", after}}
+	fate netproxy.Fate
+}{{"before", netproxy.Drop}, {"in the middle", netproxy.Half}, {"behind", netproxy.Unanswered}}
 
 // cutCommits cuts connections around COMMIT and compares what is said with what is. A soak
 // multiplies its rounds with CURFEW_STRESS.
-func cutCommits(t *testing.T, p *proxy, db, watcher *sql.DB, key string, probes bool) {
+func cutCommits(t *testing.T, p *netproxy.Proxy, db, watcher *sql.DB, key string, probes bool) {
 	for _, c := range cuts {
 		t.Run(c.name, func(t *testing.T) {
 			outcomes := map[curfewsql.Outcome]int{}
 			for i := range shown(5, 1000) {
 				id := fmt.Sprintf("%s-%d", c.name, i)
-				p.sends(func(b []byte) cut {
+				p.OnSend(func(b []byte) netproxy.Fate {
 					if bytes.Contains(bytes.ToLower(b), []byte("commit")) {
-						return c.cut
+						return c.fate
 					}
-					return pass
+					return netproxy.Pass
 				})
 				err := curfewsql.WithTx(t.Context(), db, budget.Within(time.Minute), func(ctx context.Context, tx *sql.Tx) error {
 					_, err := tx.ExecContext(ctx, "insert into cuts (id) values ("+key+")", id)
 					return err
 				})
-				p.sends(nil)
+				p.OnSend(nil)
 				var commit *curfewsql.CommitError
 				require.True(t, errors.As(err, &commit), "%v", err)
 				require.Equal(t, curfewsql.Unknown, commit.Outcome, "%v", err)
@@ -73,19 +74,19 @@ func cutCommits(t *testing.T, p *proxy, db, watcher *sql.DB, key string, probes 
 
 func TestACommitThatIsCutIsUnknownAndResolvedRightlyOnPostgreSQL(t *testing.T) {
 	s := shared(t, servers.PostgreSQL)
-	p := newProxy(t, s.Addr())
+	p := netproxy.New(t, s.Addr())
 	watcher := bare(t, pgxConnector(t, s))
 	must(t, watcher, "create table cuts (id text primary key)")
-	db := wrap(t, stdlib.GetConnector(*pgConfig(t, s, p.addr())), curfewsql.TrackTx())
+	db := wrap(t, stdlib.GetConnector(*pgConfig(t, s, p.Addr())), curfewsql.TrackTx())
 	cutCommits(t, p, db, watcher, "$1", false)
 }
 
 func TestACommitThatIsCutIsUnknownAndResolvedRightlyOnMariaDB(t *testing.T) {
 	s := shared(t, servers.MariaDB)
-	p := newProxy(t, s.Addr())
+	p := netproxy.New(t, s.Addr())
 	watcher := bare(t, mysqlConnector(t, s))
 	must(t, watcher, "create table cuts (id varchar(50) primary key)")
-	db := wrap(t, mysqlThrough(t, p.addr(), s))
+	db := wrap(t, mysqlThrough(t, p.Addr(), s))
 	cutCommits(t, p, db, watcher, "?", true)
 }
 
@@ -117,7 +118,7 @@ var errUser = errors.New("the user's own")
 func TestCase65_AWriteThatIsCutIsSentOnceAndUnknown(t *testing.T) {
 	pg, my := shared(t, servers.PostgreSQL), shared(t, servers.MariaDB)
 	for name, c := range map[string]struct {
-		server  place
+		server  *servers.Server
 		watcher driver.Connector
 		db      func(addr string) driver.Connector
 	}{
@@ -127,22 +128,22 @@ func TestCase65_AWriteThatIsCutIsSentOnceAndUnknown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			watcher := bare(t, c.watcher)
 			must(t, watcher, "create table c65 (n int)")
-			p := newProxy(t, c.server.Addr())
-			db := wrap(t, c.db(p.addr()))
+			p := netproxy.New(t, c.server.Addr())
+			db := wrap(t, c.db(p.Addr()))
 			require.NoError(t, db.PingContext(t.Context()))
 			sent := 0
-			p.sends(func(b []byte) cut {
+			p.OnSend(func(b []byte) netproxy.Fate {
 				if bytes.Contains(b, []byte("insert into c65")) {
 					sent++
-					return after
+					return netproxy.Unanswered
 				}
-				return pass
+				return netproxy.Pass
 			})
 			_, err := db.ExecContext(within(t, time.Minute), "insert into c65 values (1)")
 			var commit *curfewsql.CommitError
 			require.True(t, errors.As(err, &commit), "%v", err)
 			assert.Equal(t, curfewsql.Unknown, commit.Outcome)
-			p.sends(nil)
+			p.OnSend(nil)
 			assert.Equal(t, 1, sent)
 			require.Eventually(t, func() bool { return number(t, watcher, "select count(*) from c65") == 1 }, patience, time.Millisecond)
 			assert.Zero(t, db.Stats().InUse)

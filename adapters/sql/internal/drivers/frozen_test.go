@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 func TestAFrozenServerCostsNoMoreThanTheDeadlineAndThePoolComesBack(t *testing.T) {
 	for _, kind := range []servers.Kind{servers.PostgreSQL, servers.MariaDB} {
 		t.Run(string(kind), func(t *testing.T) {
-			s := shared(t, kind)
+			s := servers.Start(t, kind)
 			c := connects[kind](t, s)
 			db, plain := wrap(t, c), bare(t, c)
 			must(t, db, "create table f (id int)")
@@ -34,7 +35,7 @@ func TestAFrozenServerCostsNoMoreThanTheDeadlineAndThePoolComesBack(t *testing.T
 				require.Eventually(t, func() bool { return db.Stats().InUse == 0 }, patience, time.Millisecond)
 
 				plain.SetMaxIdleConns(0) // a new connection, bare, is what ours can be compared with
-				thaw = s.freeze(t)
+				thaw = freeze(t, s)
 				assert.Error(t, selectOne(within(t, 100*time.Millisecond), plain))
 				theirs = append(theirs, recovers(t, plain, thaw))
 			}
@@ -48,6 +49,16 @@ func TestAFrozenServerCostsNoMoreThanTheDeadlineAndThePoolComesBack(t *testing.T
 			}
 		})
 	}
+}
+
+// freeze stops s from running until thaw is called, at the latest by the end of the test. To
+// call thaw again does nothing.
+func freeze(t *testing.T, s *servers.Server) (thaw func()) {
+	t.Helper()
+	s.Freeze()
+	thaw = sync.OnceFunc(s.Thaw)
+	t.Cleanup(thaw)
+	return thaw
 }
 
 // byDeadline runs f under a limit, by which it must be back. Before the server is frozen a busy
@@ -70,13 +81,13 @@ func selectOne(ctx context.Context, db *sql.DB) error {
 }
 
 // frozenInCommit has the server frozen before a COMMIT, of which nobody knows then.
-func frozenInCommit(t *testing.T, s place, db *sql.DB) (thaw func()) {
+func frozenInCommit(t *testing.T, s *servers.Server, db *sql.DB) (thaw func()) {
 	t.Helper()
 	err := byDeadline(t, func(ctx context.Context) error {
 		return curfewsql.WithTx(ctx, db, budget.Inherited(), func(ctx context.Context, tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, "insert into f values (1)")
 			require.NoError(t, err)
-			thaw = s.freeze(t)
+			thaw = freeze(t, s)
 			return nil
 		})
 	})
@@ -88,13 +99,13 @@ func frozenInCommit(t *testing.T, s place, db *sql.DB) (thaw func()) {
 }
 
 // frozenInQuery has the server frozen in a statement of a transaction, of which nothing is left.
-func frozenInQuery(t *testing.T, s place, db *sql.DB) (thaw func()) {
+func frozenInQuery(t *testing.T, s *servers.Server, db *sql.DB) (thaw func()) {
 	t.Helper()
 	byDeadline(t, func(ctx context.Context) error {
 		return curfewsql.WithTx(ctx, db, budget.Inherited(), func(ctx context.Context, tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, "insert into f values (-1)")
 			require.NoError(t, err)
-			thaw = s.freeze(t)
+			thaw = freeze(t, s)
 			_, err = tx.ExecContext(ctx, "insert into f values (-2)")
 			return err
 		})

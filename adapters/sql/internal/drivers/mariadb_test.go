@@ -16,6 +16,7 @@ import (
 
 	curfewsql "github.com/curfew-go/curfew/adapters/sql"
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/netproxy"
 	"github.com/curfew-go/curfew/internal/servers"
 )
 
@@ -58,10 +59,10 @@ func TestCase39_AProcedureThatIsCutDoesNotGoOn(t *testing.T) {
 
 func TestCase40_AKillThatHangsDoesNotKeepTheCaller(t *testing.T) {
 	s := shared(t, servers.MariaDB)
-	p := newProxy(t, s.Addr())
-	db := wrap(t, mysqlThrough(t, p.addr(), s))
+	p := netproxy.New(t, s.Addr())
+	db := wrap(t, mysqlThrough(t, p.Addr(), s))
 	require.NoError(t, db.PingContext(t.Context()))
-	p.lossy.Store(true)
+	p.Lose(true)
 	for _, call := range []func(context.Context) error{
 		func(ctx context.Context) error { _, err := db.ExecContext(ctx, "do 1"); return err },
 		db.PingContext,
@@ -73,7 +74,7 @@ func TestCase40_AKillThatHangsDoesNotKeepTheCaller(t *testing.T) {
 		assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err), "%v", err)
 		back(t, began, 360*time.Millisecond)
 		assert.NotContains(t, err.Error(), s.Addr())
-		assert.NotContains(t, err.Error(), p.addr())
+		assert.NotContains(t, err.Error(), p.Addr())
 	}
 }
 

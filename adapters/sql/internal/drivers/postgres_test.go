@@ -16,13 +16,14 @@ import (
 
 	curfewsql "github.com/curfew-go/curfew/adapters/sql"
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/netproxy"
 	"github.com/curfew-go/curfew/internal/servers"
 )
 
 // pgConfig is how to reach s through addr, which may be a proxy's.
-func pgConfig(tb testing.TB, s place, addr string) *pgx.ConnConfig {
+func pgConfig(tb testing.TB, s *servers.Server, addr string) *pgx.ConnConfig {
 	tb.Helper()
-	cfg, err := pgx.ParseConfig("postgres://" + s.User + ":" + s.Password + "@" + addr + "/" + s.database + "?sslmode=disable")
+	cfg, err := pgx.ParseConfig("postgres://" + s.User + ":" + s.Password + "@" + addr + "/" + s.Database + "?sslmode=disable")
 	require.NoError(tb, err)
 	return cfg
 }
@@ -45,19 +46,19 @@ func openInPostgres(tb testing.TB, watcher *sql.DB) int {
 func TestCase44_AStatementOfATransactionEndsInTheServerWithCancelsBlocked(t *testing.T) {
 	s := shared(t, servers.PostgreSQL)
 	watcher := bare(t, pgxConnector(t, s))
-	p := newProxy(t, s.Addr())
-	db := wrap(t, stdlib.GetConnector(*pgConfig(t, s, p.addr())), curfewsql.Slush(roomyAt(400*time.Millisecond)))
+	p := netproxy.New(t, s.Addr())
+	db := wrap(t, stdlib.GetConnector(*pgConfig(t, s, p.Addr())), curfewsql.Slush(roomyAt(400*time.Millisecond)))
 	for _, args := range [][]any{nil, {60}} {
 		query := "select pg_sleep(60)"
 		if args != nil {
 			query = "select pg_sleep($1)"
 		}
-		p.deaf.Store(false)
+		p.Deafen(false)
 		require.NoError(t, db.PingContext(t.Context()))
 		ctx := within(t, time.Second)
 		tx, err := db.BeginTx(ctx, nil)
 		require.NoError(t, err)
-		p.deaf.Store(true) // no cancel request gets through
+		p.Deafen(true) // no cancel request gets through
 		began := time.Now()
 		_, err = tx.ExecContext(ctx, query, args...)
 		assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err), "%v", err)
@@ -70,8 +71,8 @@ func TestCase44_AStatementOfATransactionEndsInTheServerWithCancelsBlocked(t *tes
 
 func TestCase45_ManyDeadlinesOfTransactionsMakeNoStormOfConnections(t *testing.T) {
 	s := shared(t, servers.PostgreSQL)
-	p := newProxy(t, s.Addr())
-	db := wrap(t, stdlib.GetConnector(*pgConfig(t, s, p.addr())), curfewsql.Slush(roomy))
+	p := netproxy.New(t, s.Addr())
+	db := wrap(t, stdlib.GetConnector(*pgConfig(t, s, p.Addr())), curfewsql.Slush(roomy))
 	const many = 30
 	db.SetMaxOpenConns(many)
 	db.SetMaxIdleConns(many)
@@ -95,13 +96,13 @@ func TestCase45_ManyDeadlinesOfTransactionsMakeNoStormOfConnections(t *testing.T
 		wait.Wait()
 	}
 	all(time.Minute, func(*sql.Tx) {}) // thirty connections, which takes a busy machine a while
-	before := p.conns.Load()
+	before := p.Conns()
 	all(4*time.Second, func(tx *sql.Tx) {
 		_, err := tx.Exec("select pg_sleep(60)")
 		assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err), "%v", err)
 	})
-	t.Logf("%d deadlines, %d new connections", many, p.conns.Load()-before)
-	assert.LessOrEqual(t, p.conns.Load()-before, int64(5))
+	t.Logf("%d deadlines, %d new connections", many, p.Conns()-before)
+	assert.LessOrEqual(t, p.Conns()-before, int64(5))
 }
 
 func TestCase46_TheAutomaticRollbackIsSentAndTheBackendKept(t *testing.T) {
@@ -158,7 +159,7 @@ func TestATransactionWhoseConnectionBrokeBeforeItsCommitIsNotCommitted(t *testin
 }
 
 func TestCase50_ACommitWithoutAnswerIsUnknownAndResolveSaysWhatItIs(t *testing.T) {
-	s := shared(t, servers.PostgreSQL)
+	s := servers.Start(t, servers.PostgreSQL)
 	db := wrap(t, pgxConnector(t, s), curfewsql.TrackTx())
 	must(t, db, "create table c50 (n int)")
 	began := time.Now()
@@ -172,7 +173,7 @@ func TestCase50_ACommitWithoutAnswerIsUnknownAndResolveSaysWhatItIs(t *testing.T
 		require.NoError(t, err)
 		_, err = tx.ExecContext(ctx, "insert into c50 values (2)")
 		require.NoError(t, err)
-		time.AfterFunc(30*time.Millisecond, func() { froze <- s.freeze(t) }) // in the middle of the COMMIT
+		time.AfterFunc(30*time.Millisecond, func() { froze <- freeze(t, s) }) // in the middle of the COMMIT
 		return nil
 	})
 	back(t, began, 460*time.Millisecond)
@@ -192,11 +193,11 @@ func TestCase50_ACommitWithoutAnswerIsUnknownAndResolveSaysWhatItIs(t *testing.T
 }
 
 func TestCase52_TheRollbackHasABoundOfItsOwn(t *testing.T) {
-	s := shared(t, servers.PostgreSQL)
+	s := servers.Start(t, servers.PostgreSQL)
 	db := wrap(t, pgxConnector(t, s))
 	tx, err := db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
-	thaw := s.freeze(t)
+	thaw := freeze(t, s)
 	began := time.Now()
 	err = tx.Rollback()
 	assert.Equal(t, budget.DependencyTimeout, budget.KindOf(err), "%v", err)
@@ -209,7 +210,7 @@ func TestCase52_TheRollbackHasABoundOfItsOwn(t *testing.T) {
 
 func TestCase54_TheServerSeesTheLimitOfATransactionThroughAPooler(t *testing.T) {
 	s := shared(t, servers.PostgreSQL)
-	bouncer := servers.StartPgBouncer(t, s.Server)
+	bouncer := servers.StartPgBouncer(t, s)
 	cfg := pgConfig(t, s, bouncer.Addr())
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
 	db := wrap(t, stdlib.GetConnector(*cfg), curfewsql.BehindPooler())
@@ -227,7 +228,7 @@ func TestCase54_TheServerSeesTheLimitOfATransactionThroughAPooler(t *testing.T) 
 
 func TestCase55_NothingOfTheLimitIsLeftForTheNextClientOfAPooler(t *testing.T) {
 	s := shared(t, servers.PostgreSQL)
-	bouncer := servers.StartPgBouncer(t, s.Server, "default_pool_size=1")
+	bouncer := servers.StartPgBouncer(t, s, "default_pool_size=1")
 	cfg := pgConfig(t, s, bouncer.Addr())
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
 	ours := wrap(t, stdlib.GetConnector(*cfg), curfewsql.BehindPooler())

@@ -15,6 +15,7 @@ import (
 
 	curfewsql "github.com/curfew-go/curfew/adapters/sql"
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/netproxy"
 	"github.com/curfew-go/curfew/internal/servers"
 )
 
@@ -61,19 +62,19 @@ func TestCase38_ARunawayIsOverInMariaDBAlsoWithKillsBlocked(t *testing.T) {
 	defer holder.Rollback()
 	_, err = holder.Exec("update held set n = 3")
 	require.NoError(t, err)
-	p := newProxy(t, s.Addr())
+	p := netproxy.New(t, s.Addr())
 	for name, blocked := range map[string]bool{"kills get through": false, "kills are blocked": true} {
 		t.Run(name, func(t *testing.T) {
 			if blocked {
-				p.sends(func(b []byte) cut {
+				p.OnSend(func(b []byte) netproxy.Fate {
 					if bytes.Contains(b, []byte("KILL")) {
-						return drop
+						return netproxy.Drop
 					}
-					return pass
+					return netproxy.Pass
 				})
-				defer p.sends(nil)
+				defer p.OnSend(nil)
 			}
-			db := wrap(t, mysqlThrough(t, p.addr(), s))
+			db := wrap(t, mysqlThrough(t, p.Addr(), s))
 			runsAway(t, mariadbRunaways, db, watcher, func() int { return runningInMariaDB(t, watcher) })
 		})
 	}

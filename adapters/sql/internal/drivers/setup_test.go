@@ -65,18 +65,18 @@ const longCTE = "with recursive c(n) as (select 1 union all select n+1 from c wh
 // crossJoin computes for minutes in MariaDB.
 const crossJoin = "select count(*) from seq_1_to_100000 a, seq_1_to_100000 b where a.seq * b.seq % 7 = 3"
 
-func mysqlConnector(tb testing.TB, s place) driver.Connector {
+func mysqlConnector(tb testing.TB, s *servers.Server) driver.Connector {
 	tb.Helper()
 	return mysqlWith(tb, s, func(*mysql.Config) {})
 }
 
 // mysqlThrough reaches s through a proxy at addr.
-func mysqlThrough(tb testing.TB, addr string, s place) driver.Connector {
+func mysqlThrough(tb testing.TB, addr string, s *servers.Server) driver.Connector {
 	tb.Helper()
 	return mysqlWith(tb, s, func(cfg *mysql.Config) { cfg.Addr = addr })
 }
 
-func mysqlWith(tb testing.TB, s place, change func(*mysql.Config)) driver.Connector {
+func mysqlWith(tb testing.TB, s *servers.Server, change func(*mysql.Config)) driver.Connector {
 	tb.Helper()
 	cfg, err := mysql.ParseDSN(s.DSN())
 	require.NoError(tb, err)
@@ -87,7 +87,7 @@ func mysqlWith(tb testing.TB, s place, change func(*mysql.Config)) driver.Connec
 	return c
 }
 
-func pgxConnector(tb testing.TB, s place) driver.Connector {
+func pgxConnector(tb testing.TB, s *servers.Server) driver.Connector {
 	tb.Helper()
 	cfg, err := pgx.ParseConfig(s.DSN())
 	require.NoError(tb, err)

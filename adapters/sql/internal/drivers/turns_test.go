@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/curfew-go/curfew/internal/netproxy"
 	"github.com/curfew-go/curfew/internal/servers"
 )
 
@@ -45,16 +46,16 @@ func inTx(queries ...string) func(context.Context, *sql.DB) error {
 }
 
 // turns walks each some times, bare and wrapped, and compares the least turns it took.
-func turns(t *testing.T, p *proxy, bare, wrapped *sql.DB, last string, walks []walk) {
+func turns(t *testing.T, p *netproxy.Proxy, bare, wrapped *sql.DB, last string, walks []walk) {
 	for _, w := range walks {
 		count := func(db *sql.DB) (n int64) {
 			db.SetMaxOpenConns(1)
 			n = math.MaxInt64 // the first is cold, and a driver may ping what has idled
 			for range 4 {
-				before := p.turns.Load()
+				before := p.Turns()
 				require.NoError(t, w.walk(within(t, time.Minute), db), w.name)
 				must(t, db, last) // takes along what has no answer, such as the end of a statement
-				n = min(n, p.turns.Load()-before)
+				n = min(n, p.Turns()-before)
 			}
 			return n
 		}
@@ -68,8 +69,8 @@ func TestNoTurnIsAddedOnMariaDB(t *testing.T) {
 	s := shared(t, servers.MariaDB)
 	for name, interpolate := range map[string]bool{"interpolated": true, "not interpolated": false} {
 		t.Run(name, func(t *testing.T) {
-			p := newProxy(t, s.Addr())
-			c := mysqlWith(t, s, func(cfg *mysql.Config) { cfg.Addr, cfg.InterpolateParams = p.addr(), interpolate })
+			p := netproxy.New(t, s.Addr())
+			c := mysqlWith(t, s, func(cfg *mysql.Config) { cfg.Addr, cfg.InterpolateParams = p.Addr(), interpolate })
 			turns(t, p, bare(t, c), wrap(t, c), "do 1", []walk{
 				{"exec", exec("do 1")}, {"with an argument", exec("do ?", 1)}, {"transaction of 2", inTx("do ?", "do ?")},
 				{"prepared", func(ctx context.Context, db *sql.DB) error {
@@ -92,8 +93,8 @@ func TestNoTurnIsAddedOnMariaDB(t *testing.T) {
 
 func TestNoTurnIsAddedOnPostgreSQL(t *testing.T) {
 	s := shared(t, servers.PostgreSQL)
-	p := newProxy(t, s.Addr())
-	c := stdlib.GetConnector(*pgConfig(t, s, p.addr()))
+	p := netproxy.New(t, s.Addr())
+	c := stdlib.GetConnector(*pgConfig(t, s, p.Addr()))
 	turns(t, p, bare(t, c), wrap(t, c), "select 1", []walk{
 		{"exec", exec("select 1")}, {"with an argument", exec("select $1::int", 1)},
 		{"transaction of 2", inTx("select $1::int", "select $1::int")},
