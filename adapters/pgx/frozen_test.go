@@ -52,38 +52,63 @@ func TestAFrozenServerCostsNoMoreThanTheDeadlineAndThePoolComesBack(t *testing.T
 		t.Run(name, func(t *testing.T) {
 			pool := newPool(t, config(t, server, server.Addr(), pgx.QueryExecModeCacheStatement), size)
 			plain := config(t, server, server.Addr(), pgx.QueryExecModeCacheStatement)
+			plainPool := barePool(t, plain.Copy(), size)
 			backs := map[string][]time.Duration{}
+			thaws := func(what string, pool *pgxpool.Pool) {
+				began := time.Now()
+				server.Thaw()
+				require.NoError(t, run(within(t, time.Minute), pool, "select 1, $1::int"))
+				backs[what] = append(backs[what], time.Since(began))
+			}
 			for n := range rounds(2, 20) {
 				began := time.Now()
 				conn, err := pgx.ConnectConfig(t.Context(), plain)
 				require.NoError(t, err)
-				backs["a plain connect without a freeze"] = append(backs["a plain connect without a freeze"], time.Since(began))
+				backs[login] = append(backs[login], time.Since(began))
 				require.NoError(t, conn.Close(t.Context()))
 				fill(t, pool, int(size))
-				mode := [...]string{"in queries", "in a commit"}[n%2]
-				switch mode {
-				case "in queries":
+				if n%2 == 0 {
 					frozenInQueries(t, server, admin, pool, int(size))
-				case "in a commit":
+					thaws(inQueries, pool)
+				} else {
 					frozenInACommit(t, server, pool, 100*int(size)+n)
+					thaws(inCommit, pool)
 				}
-				began = time.Now()
-				server.Thaw()
-				require.NoError(t, run(within(t, time.Minute), pool, "select 1, $1::int"))
-				backs[mode] = append(backs[mode], time.Since(began))
+				if stressed() > 1 { // what a thaw costs without us
+					fill(t, plainPool, int(size))
+					frozenInQueries(t, server, admin, plainPool, int(size))
+					thaws(barely, plainPool)
+				}
 			}
-			for name, all := range backs {
+			for what, all := range backs {
 				slices.Sort(all)
-				t.Logf("%s: median %v, most %v", name, all[len(all)/2], all[len(all)-1])
-				// With more connections there are logins beside the one that is waited for, which
-				// callers began who have left: their time is logged and not bounded.
-				if stressed() > 1 && size == 1 && name != "a plain connect without a freeze" {
-					assert.Less(t, all[len(all)-1], 50*time.Millisecond, "until the first answer after the thaw, %s", name)
-				}
+				t.Logf("%s: median %v, most %v", what, all[len(all)/2], all[len(all)-1])
+			}
+			if stressed() == 1 {
+				return
+			}
+			// What holds is that a pool is back no later than one of plain pgx would be, and that one
+			// which waits for a single login, or has connections that were idle, is back within 50 ms. It is
+			// the median that holds: the longest is the machine's, and is logged. A pool of
+			// four does not meet the 50 ms after queries: logins that callers began who have left go on
+			// beside the one that is waited for. Their time is logged.
+			median := func(what string) time.Duration { return backs[what][len(backs[what])/2] }
+			assert.Less(t, median(inQueries), median(barely)*5/4)
+			assert.Less(t, median(inCommit), 50*time.Millisecond)
+			if size == 1 {
+				assert.Less(t, median(inQueries), 50*time.Millisecond)
 			}
 		})
 	}
 }
+
+// When the server froze, and what a thaw is compared with.
+const (
+	inQueries = "in queries"
+	inCommit  = "in a commit"
+	barely    = "in queries, a pool of plain pgx"
+	login     = "a login of plain pgx without a freeze"
+)
 
 // fill has the pool open size connections.
 func fill(t *testing.T, pool *pgxpool.Pool, size int) {

@@ -171,9 +171,15 @@ func bare(tb testing.TB, cfg *pgx.ConnConfig) *pgx.Conn {
 // newPool opens a pool with deadlines in the server, at most size connections.
 func newPool(tb testing.TB, cfg *pgx.ConnConfig, size int32, opts ...curfewpgx.Option) *pgxpool.Pool {
 	tb.Helper()
+	curfewpgx.Configure(cfg, opts...)
+	return barePool(tb, cfg, size)
+}
+
+// barePool opens a pool as pgx has it.
+func barePool(tb testing.TB, cfg *pgx.ConnConfig, size int32) *pgxpool.Pool {
+	tb.Helper()
 	pc, err := pgxpool.ParseConfig("")
 	require.NoError(tb, err)
-	curfewpgx.Configure(cfg, opts...)
 	pc.ConnConfig, pc.MaxConns = cfg, size
 	pool, err := pgxpool.NewWithConfig(context.Background(), pc)
 	require.NoError(tb, err)

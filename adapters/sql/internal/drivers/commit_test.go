@@ -73,6 +73,7 @@ func cutCommits(t *testing.T, p *netproxy.Proxy, db, watcher *sql.DB, key string
 }
 
 func TestACommitThatIsCutIsUnknownAndResolvedRightlyOnPostgreSQL(t *testing.T) {
+	atOnce(t)
 	s := shared(t, servers.PostgreSQL)
 	p := netproxy.New(t, s.Addr())
 	watcher := bare(t, pgxConnector(t, s))
@@ -82,6 +83,7 @@ func TestACommitThatIsCutIsUnknownAndResolvedRightlyOnPostgreSQL(t *testing.T) {
 }
 
 func TestACommitThatIsCutIsUnknownAndResolvedRightlyOnMariaDB(t *testing.T) {
+	atOnce(t)
 	s := shared(t, servers.MariaDB)
 	p := netproxy.New(t, s.Addr())
 	watcher := bare(t, mysqlConnector(t, s))

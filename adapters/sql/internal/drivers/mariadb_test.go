@@ -235,6 +235,7 @@ func deadlock(t *testing.T, db *sql.DB) (victim, other *sql.Tx) {
 }
 
 func TestALockWaitNamesItsPhase(t *testing.T) {
+	atOnce(t)
 	s := shared(t, servers.MariaDB)
 	db := wrap(t, mysqlWith(t, s, func(cfg *mysql.Config) { cfg.Params = map[string]string{"innodb_lock_wait_timeout": "1"} }))
 	must(t, db, "create table l (n int primary key)", "insert into l values (1)")
@@ -252,6 +253,7 @@ func TestALockWaitNamesItsPhase(t *testing.T) {
 }
 
 func TestALockWaitThatOurLimitEndsIsTheDeadlineInThatPhase(t *testing.T) {
+	atOnce(t)
 	s := shared(t, servers.MariaDB)
 	holder := bare(t, mysqlConnector(t, s))
 	must(t, holder, "create table l (n int primary key)", "insert into l values (1)")

@@ -70,6 +70,7 @@ func TestCase44_AStatementOfATransactionEndsInTheServerWithCancelsBlocked(t *tes
 }
 
 func TestCase45_ManyDeadlinesOfTransactionsMakeNoStormOfConnections(t *testing.T) {
+	atOnce(t)
 	s := shared(t, servers.PostgreSQL)
 	p := netproxy.New(t, s.Addr())
 	db := wrap(t, stdlib.GetConnector(*pgConfig(t, s, p.Addr())), curfewsql.Slush(roomy))
@@ -193,6 +194,7 @@ func TestCase50_ACommitWithoutAnswerIsUnknownAndResolveSaysWhatItIs(t *testing.T
 }
 
 func TestCase52_TheRollbackHasABoundOfItsOwn(t *testing.T) {
+	atOnce(t)
 	s := servers.Start(t, servers.PostgreSQL)
 	db := wrap(t, pgxConnector(t, s))
 	tx, err := db.BeginTx(t.Context(), nil)
@@ -283,6 +285,7 @@ func TestCase58_VacuumAndConcurrentIndexesRun(t *testing.T) {
 }
 
 func TestCase60_ACommitWithASlowDeferredTriggerIsEndedBeforeIt(t *testing.T) {
+	atOnce(t)
 	s := shared(t, servers.PostgreSQL)
 	db := wrap(t, pgxConnector(t, s), curfewsql.Slush(roomyAt(300*time.Millisecond)))
 	must(t, db, "create table c60 (n int)",

@@ -53,6 +53,14 @@ func back(tb testing.TB, began time.Time, want time.Duration) {
 	assert.Less(tb, took, want)
 }
 
+// atOnce has t, which waits more than it works, run beside others that do so. Not where time is
+// measured, that is under CURFEW_STRESS.
+func atOnce(t *testing.T) {
+	if stressed() == 0 {
+		t.Parallel()
+	}
+}
+
 // roomy is a slush with time for every step on a busy machine.
 var roomy = wire.Slush{Share: 0.5, Cap: time.Second}
 
