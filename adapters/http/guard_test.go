@@ -322,20 +322,27 @@ func TestAReplyThatIsWholeIsSentThoughItsHandlerDoesNotReturn(t *testing.T) {
 			var counts meter.Memory
 			first := make(chan struct{}, 1)
 			first <- struct{}{}
-			s := start(curfewhttp.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h := curfewhttp.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				select {
 				case <-first:
 					slow.ServeHTTP(w, r)
 				default:
 				}
-			}), curfewhttp.Config{Max: 50 * ms, Recorder: &counts}))
-			resp, body := s.getBroken(t)
+			}), curfewhttp.Config{Max: time.Minute, Recorder: &counts})
+			over := make(chan struct{}, 2) // no server waits for a connection that was taken from it
+			s := start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				defer func() { over <- struct{}{} }()
+				h.ServeHTTP(w, r)
+			}))
+			resp, body := s.getBroken(t, "500") // long enough to write on a busy machine
 			assert.Equal(t, http.StatusOK, resp.StatusCode)
 			assert.Len(t, body, size)
 			resp, _ = s.get(t)
 			assert.Equal(t, http.StatusOK, resp.StatusCode)
 			assert.ErrorIs(t, end(), http.ErrHandlerTimeout)
-			s.Close()
+			for range 2 {
+				within(t, over, "both handlers to be over")
+			}
 			assert.EqualValues(t, 1, counts.Count(meter.Outcome, meter.Label{Key: "outcome", Value: "late"}), counts.String())
 			assert.NotContains(t, s.log.String(), "panic")
 		}
