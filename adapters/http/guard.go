@@ -58,6 +58,7 @@ type guard struct {
 	begun    atomic.Bool            // h runs
 	broken   atomic.Bool            // Error was called when it was too late to answer
 	verdict  atomic.Pointer[Result] // what Error, or the answer, says
+	replied  Result                 // what verdict points to after the answer; written once, before
 
 	unbegun error           // why h was not run after all
 	ended   *ctxnode.Ending // how the context had ended when h returned; nil when it had not
@@ -78,7 +79,7 @@ type guard struct {
 	opened bool        // all is set for the deadline to come
 	waiter *waiter     // while it waits for its turn in a Queue
 	late   bool        // it came before
-	over   bool        // h has returned
+	over   bool        // h has returned; written under mu too
 	grace  *time.Timer // nil until the deadline
 	bounds bool        // a deadline for writing was set and not taken back
 	jogged bool        // a deadline for reading was set, so the connection is not used again

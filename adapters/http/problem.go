@@ -43,14 +43,15 @@ func (p *Problem) send(w http.ResponseWriter, r *http.Request, edge bool) int64 
 		body, contentType = p.document(edge), problemType
 	}
 	header := w.Header()
-	for _, name := range []string{"Content-Encoding", "Etag", "Last-Modified", "Cache-Control"} {
-		header.Del(name) // of a reply that did not come to be, as http.Error does
+	for _, name := range [...]string{"Content-Encoding", "Etag", "Last-Modified", "Cache-Control"} {
+		delete(header, name) // of a reply that did not come to be, as http.Error does
 	}
+	values := [...]string{contentType, "nosniff", strconv.Itoa(len(body))} // allocated once for all
 	if contentType != "" {
-		header.Set("Content-Type", contentType)
+		header["Content-Type"] = values[0:1:1]
 	}
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Length", strconv.Itoa(len(body)))
+	header["X-Content-Type-Options"] = values[1:2:2]
+	header["Content-Length"] = values[2:3:3]
 	w.WriteHeader(p.Status)
 	if r.Method == http.MethodHead {
 		return 0
@@ -74,9 +75,10 @@ func title(status int) string {
 // sees it.
 const statusClientGone = 499
 
-// problem returns what is to be said about why.
-func (g *guard) problem(w http.ResponseWriter, why error) *Problem {
-	p := &Problem{Kind: budget.KindOf(why), Given: g.given(), Elapsed: time.Since(g.began), Header: w.Header(), Phase: "handler"}
+// problem returns what is to be said about why. It is no pointer, so that it is allocated
+// only for a Config.Problem.
+func (g *guard) problem(w http.ResponseWriter, why error) Problem {
+	p := Problem{Kind: budget.KindOf(why), Given: g.given(), Elapsed: time.Since(g.began), Header: w.Header(), Phase: "handler"}
 	if !g.begun.Load() {
 		p.NotStarted, p.Phase = true, "queued"
 		switch p.Kind {
@@ -90,12 +92,16 @@ func (g *guard) problem(w http.ResponseWriter, why error) *Problem {
 		}
 	}
 	p.Status = p.Kind.HTTPStatus()
-	if format, _ := errors.AsType[*wire.FormatError](why); format != nil {
-		p.Status, p.Kind = http.StatusBadRequest, budget.None
-		p.Detail = "malformed " + format.Header
-		p.Elapsed = 0
+	c := loneCause(why)
+	if c == nil {
+		if format, _ := errors.AsType[*wire.FormatError](why); format != nil {
+			p.Status, p.Kind = http.StatusBadRequest, budget.None
+			p.Detail = "malformed " + format.Header
+			p.Elapsed = 0
+		}
+		c, _ = errors.AsType[*budget.Cause](why)
 	}
-	if c, _ := errors.AsType[*budget.Cause](why); c != nil {
+	if c != nil {
 		p.LimitedBy = c.Limit
 		if c.Phase != "" {
 			p.Phase = c.Phase
@@ -108,13 +114,34 @@ func (g *guard) problem(w http.ResponseWriter, why error) *Problem {
 	return p
 }
 
+// loneCause returns err when it is a cause with no other error behind it, as that of
+// each deadline is, else nil. Looking for others in it would be most of what a request
+// allocates whose time is over (TestAWaiterThatExpiresAllocatesLittle).
+func loneCause(err error) *budget.Cause {
+	if c, ok := err.(*budget.Cause); ok && c != nil && c.Err == nil {
+		return c
+	}
+	return nil
+}
+
+// retried is retrybudget.RetriedBelow.
+func retried(err error) bool { return loneCause(err) == nil && retrybudget.RetriedBelow(err) }
+
+// changed returns p as Config.Problem has it.
+func (h *handler) changed(r *http.Request, p Problem) Problem {
+	if h.config.Problem == nil {
+		return p
+	}
+	theirs := p
+	h.config.Problem(r, &theirs)
+	return theirs
+}
+
 // reply writes the answer for why in place of h, to net/http's own writer.
 func (h *handler) reply(w http.ResponseWriter, g *guard, why error) (status int, bytes int64) {
-	p := g.problem(w, why)
-	if h.config.Problem != nil {
-		h.config.Problem(g.r, p)
-	}
-	g.verdict.Store(&Result{Kind: p.Kind, NotStarted: p.NotStarted, OwnLimit: g.ownLimit(), Retried: retrybudget.RetriedBelow(why)})
+	p := h.changed(g.r, g.problem(w, why))
+	g.replied = Result{Kind: p.Kind, NotStarted: p.NotStarted, OwnLimit: g.ownLimit(), Retried: retried(why)}
+	g.verdict.Store(&g.replied)
 	h.before(w.Header(), g, p.Status)
 	g.started.Store(true)
 	return p.Status, p.send(w, g.r, h.config.Edge)
@@ -132,7 +159,9 @@ func (g *guard) ownLimit() bool {
 //
 // To a client that has left it answers 499, which only handlers further out see, in
 // their logs; and an err that says that some other client left, or that something
-// inside was cancelled while the client waits, is 500. Once a response has begun, it
+// inside was cancelled while the client waits, is 500. A server's BaseContext that is
+// cancelled without a *budget.Cause cannot be told from clients that leave: they get the
+// 499. End it as a scope.Root does, with a cause whose kind is Shutdown. Once a response has begun, it
 // can no longer be answered: Error notes the failure and cuts the response when h
 // returns. A nil err panics.
 func Error(w http.ResponseWriter, r *http.Request, err error) {
@@ -154,14 +183,12 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 		p.Kind, p.Status = budget.Failed, http.StatusInternalServerError
 	}
 	p.Title = title(p.Status)
-	g.verdict.Store(&Result{Kind: p.Kind, OwnLimit: g.ownLimit() || p.Kind == budget.DependencyTimeout, Retried: retrybudget.RetriedBelow(err)})
+	g.verdict.Store(&Result{Kind: p.Kind, OwnLimit: g.ownLimit() || p.Kind == budget.DependencyTimeout, Retried: retried(err)})
 	if g.started.Load() {
 		g.broken.Store(true)
 		return
 	}
-	if g.h.config.Problem != nil {
-		g.h.config.Problem(r, p)
-	}
+	p = g.h.changed(r, p)
 	p.send(w, r, g.h.config.Edge)
 }
 

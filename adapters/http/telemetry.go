@@ -111,7 +111,9 @@ func (h *handler) refused(g *guard, why error) {
 	if kind := budget.KindOf(why); kind != budget.Failed {
 		reason = kind.String()
 	}
-	h.add(meter.Refused, meter.Label{Key: "reason", Value: reason}, meter.Label{Key: "mode", Value: h.config.Mode.String()})
+	if h.config.Recorder != nil { // else nobody would see labels that are allocated
+		h.add(meter.Refused, meter.Label{Key: "reason", Value: reason}, meter.Label{Key: "mode", Value: h.config.Mode.String()})
+	}
 	if h.config.Log != nil {
 		h.config.Log.LogAttrs(context.Background(), slog.LevelWarn, "curfewhttp: refused",
 			slog.String("route", h.config.Route), slog.String("reason", reason),
