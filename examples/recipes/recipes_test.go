@@ -128,6 +128,38 @@ func TestAProxyBelievesNoBrowserAndTellsTheServiceWhatIsLeft(t *testing.T) {
 	assert.NotContains(t, body, "127.0.0.1")
 }
 
+// The service tells its caller, the proxy, whose limit it was. The browser is not told.
+func TestAProxyAtTheEdgeTellsNothingFromInside(t *testing.T) {
+	service := serve(t, curfewhttp.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/slow":
+			<-r.Context().Done()
+		case "/broken":
+			curfewhttp.Error(w, r, errors.New("broken"))
+		case "/missing":
+			http.Error(w, "no such order", http.StatusNotFound)
+		}
+	}), curfewhttp.Config{Max: 20 * time.Millisecond, ServerTiming: true}))
+	to, err := url.Parse(service)
+	require.NoError(t, err)
+	proxy := serve(t, Proxy(to))
+	for path, want := range map[string]int{"/slow": 504, "/broken": 500, "/missing": 404} {
+		direct, inside := ask(t, "GET", service+path, "1000")
+		assert.NotEmpty(t, direct.Header.Get(curfewhttp.ResultHeader))
+		assert.Equal(t, want != 404, strings.Contains(inside, `"kind"`), inside)
+		resp, body := ask(t, "GET", proxy+path, "")
+		assert.Equal(t, want, resp.StatusCode, path)
+		for _, word := range []string{"kind", "_ms", "limited_by", "phase", "not_started", "127.0.0.1"} {
+			assert.NotContains(t, body, word, path)
+		}
+		assert.Empty(t, resp.Header.Get(curfewhttp.ResultHeader), path)
+		assert.Empty(t, resp.Header.Get("Server-Timing"), path)
+		if want == 404 {
+			assert.Equal(t, "no such order\n", body, "an answer is the service's")
+		}
+	}
+}
+
 func TestAPageDoesWithoutWhatItCanDoWithout(t *testing.T) {
 	ads := func(context.Context) (string, error) { return "buy", nil }
 	for _, tt := range []struct {
