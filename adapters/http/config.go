@@ -22,8 +22,8 @@ const envoyHeader = "X-Envoy-Expected-Rq-Timeout-Ms"
 const defaultMax = 2 * time.Second
 
 // A Mode says how much a Handler does about a deadline, so that one can be brought
-// in step by step. Whatever the mode, everything is counted and logged, under the
-// name of the mode.
+// in step by step. What is refused, or would be, is counted and logged under the name
+// of the mode.
 type Mode uint8
 
 const (
@@ -31,9 +31,13 @@ const (
 	Enforce Mode = iota
 	// Warn runs h under the deadline, so that what h calls is told of it, and h may
 	// end early. It refuses nothing and answers nothing in h's place: a request that
-	// would have been refused has the route's maximum.
+	// would have been refused has the route's maximum. How requests end is counted and
+	// logged as under Enforce, but for handlers that do not look at their context.
 	Warn
-	// Observe runs h as if there were no Handler. It only looks.
+	// Observe runs h as if there were no Handler. It only looks: it counts what budgets
+	// arrive, what would have been refused, with a line in the log for each of those,
+	// how long requests take, and as late those that end after the deadline that they
+	// would have had. It has no other outcomes and no line for other requests.
 	Observe
 )
 
@@ -89,7 +93,9 @@ type Config struct {
 	// that header itself, whatever its client sent.
 	RequestStart string
 	// Edge is for a route whose callers are not trusted: what they say about time is
-	// taken off the request and not believed, and answers name nothing from inside.
+	// taken off the request and not believed, and the answers that Handler and Error
+	// write name nothing from inside. The body of a reply that h itself writes is h's,
+	// also of one that a proxy passes on: see "A reverse proxy" in docs/recipes.md.
 	Edge bool
 	// Mode is Enforce when zero.
 	Mode Mode

@@ -9,9 +9,10 @@ import (
 )
 
 // CheckServer says whether s lets requests take as long as longest, the longest of
-// its routes' maxima. A WriteTimeout below that cuts a response off without a status,
+// its routes' maxima and of their streams' lifetimes, and then be answered. A
+// WriteTimeout below longest and the 20 ms of the default grace cuts a response off without a status,
 // and without a word to the handler; a Handler moves it for each of its requests, but
-// not for what is not behind one. The error is nil when all is well.
+// not for what is not behind one, and warns of it in its log. The error is nil when all is well.
 func CheckServer(s *http.Server, longest time.Duration) error {
 	if s == nil {
 		panic("curfewhttp: CheckServer: nil server")
@@ -24,7 +25,9 @@ func CheckServer(s *http.Server, longest time.Duration) error {
 }
 
 // extendWriteTimeout moves the end that http.Server.WriteTimeout set for this request
-// behind its deadline, if it would come first, and says so once.
+// behind its deadline and the time that its answer may take, if it would come before
+// that. It says so once, if it would come before the answer is begun, which is when
+// CheckServer says so too.
 func (h *handler) extendWriteTimeout(g *guard) {
 	s, _ := g.r.Context().Value(http.ServerContextKey).(*http.Server)
 	if s == nil || s.WriteTimeout <= 0 {
@@ -36,6 +39,9 @@ func (h *handler) extendWriteTimeout(g *guard) {
 		return
 	}
 	_ = http.NewResponseController(g.w).SetWriteDeadline(time.Now().Add(needed))
+	if s.WriteTimeout >= deadline.Sub(g.began)+h.grace {
+		return
+	}
 	h.checked.Do(func() {
 		log := h.config.Log
 		if log == nil {

@@ -103,9 +103,10 @@ func (g *guard) firstByte() {
 	g.written()
 }
 
-// written starts the time anew in which a stream may stay idle. The caller holds mu.
+// written starts the time anew in which a stream may stay idle, unless nobody is left to
+// stop it. The caller holds mu.
 func (g *guard) written() {
-	if g.idle != nil && !g.hijacked {
+	if g.idle != nil && !g.hijacked && !g.over {
 		g.idle.Reset(g.h.config.Stream.Idle)
 	}
 }

@@ -43,7 +43,8 @@ type Transport struct {
 	RequireDeadline bool
 
 	// Budget caps the retries and hedges to a target; the For of a
-	// retrybudget.Set fits. Nil, for the field or from it: there are none.
+	// retrybudget.Set fits, as in retrybudget.NewSet(retrybudget.Config{}, 100).For. Nil, for
+	// the field or from it: there are none.
 	Budget func(target string) *retrybudget.Budget
 
 	// Policy says which requests are repeated. Its Judge is the function Judge when
@@ -57,7 +58,8 @@ type Transport struct {
 	// more beside the first one, if Budget allows; negative: not at all. The
 	// HedgeDelay of a latency.Observed fits. Only an idempotent request that has a
 	// deadline, and a GetBody if it has a body, is hedged. A failure does not bring
-	// the hedge forward: that is for retries. Nil: there are no hedges.
+	// the hedge forward: that is for retries. Without a Budget it is never called. Nil:
+	// there are no hedges.
 	Hedge func() time.Duration
 
 	// Observed, when not nil, records how long attempts take until the head of

@@ -60,7 +60,8 @@ type Arrival struct {
 
 // NewDownstream starts a server that answers as h does, with 200 when h is nil,
 // and is closed when the test ends. given is how much time the test gives the
-// service that calls it: each request must bring a budget below that. A given of
+// service that calls it: each request must bring a budget below that. A service whose
+// Handler is an Edge does not believe what Call says, so given is its Max then. A given of
 // zero or less and a nil t panic.
 func NewDownstream(t testing.TB, given time.Duration, h http.Handler) *Downstream {
 	if t == nil {
