@@ -29,9 +29,9 @@ func open(t testing.TB, s *servers.Server) (*redis.Client, *curfewredis.Pool) {
 
 func TestRedisKeepsTheContract(t *testing.T) {
 	s := servers.Start(t, servers.Redis)
-	curfewredis.ShiftTime(t, "ahead")
 	pooltest.Run(t, func(t *testing.T) pooltest.Lab {
 		c, p := open(t, s)
+		curfewredis.ShiftTime(t, p, "ahead")
 		ctx := context.Background()
 		ahead := time.Duration(0)
 		advance := func(d time.Duration) {

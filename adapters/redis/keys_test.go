@@ -92,7 +92,6 @@ func TestAnEvictedKeyCreatesNoCredit(t *testing.T) {
 // key while the other one, which says who may be forgotten, expires.
 func TestAPoolWhoseMembersComeAndGoKeepsNoMoreOfThemThanMaxMembers(t *testing.T) {
 	s := servers.Start(t, servers.Redis)
-	curfewredis.ShiftTime(t, "ahead")
 	for name, pass := range map[string]func(c *redis.Client, hour int, seen string){
 		"their key is gone": func(c *redis.Client, _ int, seen string) { require.NoError(t, c.Del(t.Context(), seen).Err()) },
 		"time passes": func(c *redis.Client, hour int, _ string) {
@@ -101,6 +100,7 @@ func TestAPoolWhoseMembersComeAndGoKeepsNoMoreOfThemThanMaxMembers(t *testing.T)
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, p := open(t, s) // 12 members
+			curfewredis.ShiftTime(t, p, "ahead")
 			require.NoError(t, c.FlushAll(t.Context()).Err())
 			for hour := range 50 {
 				for pod := range 10 {
@@ -125,10 +125,10 @@ func TestAPoolWhoseMembersComeAndGoKeepsNoMoreOfThemThanMaxMembers(t *testing.T)
 // Quiet members go also where there is room for more.
 func TestMembersThatAreQuietForTenMinutesAreForgotten(t *testing.T) {
 	s := servers.Start(t, servers.Redis)
-	curfewredis.ShiftTime(t, "ahead")
 	c := client(t, s.Addr(), s.Password)
 	p, err := curfewredis.New(c, curfewredis.Config{})
 	require.NoError(t, err)
+	curfewredis.ShiftTime(t, p, "ahead")
 	var g retrybudget.PoolGrant
 	for i := range 50 {
 		r := give(1, g)

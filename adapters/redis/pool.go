@@ -74,6 +74,7 @@ var script = redis.NewScript(source)
 type Pool struct {
 	client redis.UniversalClient
 	config Config
+	script *redis.Script
 	links  [links]link
 }
 
@@ -87,7 +88,7 @@ func New(client redis.UniversalClient, c Config) (*Pool, error) {
 	if err := check(client); err != nil {
 		return nil, err
 	}
-	return &Pool{client: client, config: c}, nil
+	return &Pool{client: client, config: c, script: script}, nil
 }
 
 // Sync is part of retrybudget.Pool: one call of the server. Whatever goes wrong,
@@ -109,7 +110,7 @@ func (p *Pool) Sync(ctx context.Context, r retrybudget.PoolRequest) (retrybudget
 	// that is one call of a member, and two round trips.
 	var reply any
 	err := p.link(key).call(ctx, p.connect(key), func(ctx context.Context) (err error) {
-		reply, err = script.Run(ctx, p.client, []string{key, key + ":seen"},
+		reply, err = p.script.Run(ctx, p.client, []string{key, key + ":seen"},
 			r.Member, r.Seq, r.Epoch, r.Donate, r.Expires, r.Return, r.Lent,
 			r.Want, r.PerSecond, r.Burst, r.Hold.Microseconds(), leave, p.config.MaxMembers).Result()
 		return err
