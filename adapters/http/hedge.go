@@ -98,8 +98,12 @@ func (r *outRace) lost(ctx context.Context, err error) (*http.Response, error) {
 		return chosen.resp, chosen.err
 	}
 	// The attempts have not come back: time is up, or their scope has ended.
-	if a := r.c.latest.Load(); a != nil && budget.KindOf(budget.Require(ctx, 0)) == budget.DeadlineExceeded {
-		return nil, a.timeUp()
+	if cause := budget.Require(ctx, 0); budget.KindOf(cause) == budget.DeadlineExceeded {
+		// The latest attempt may be one of an earlier race, which has ended otherwise.
+		if a := r.c.latest.Load(); a != nil && budget.KindOf(budget.Require(a.Context, 0)) == budget.DeadlineExceeded {
+			return nil, a.timeUp()
+		}
+		return nil, cause
 	}
 	var e *race.Error
 	if errors.As(err, &e) && e.Cause.Kind != budget.Failed {

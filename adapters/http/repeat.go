@@ -74,8 +74,11 @@ func (c *outCall) outcome(resp *http.Response, err error) (*http.Response, error
 	if resp == nil {
 		return nil, err
 	}
-	if budget.Require(c.ctx, 0) != nil { // nobody can read it any more
+	if cause := budget.Require(c.ctx, 0); cause != nil { // nobody can read it any more
 		discard(resp)
+		if budget.KindOf(cause) != budget.DeadlineExceeded {
+			return nil, cause // who left is not told of a peer's timeout
+		}
 		return nil, err
 	}
 	if denied != nil || c.began.Load() > 1 {
