@@ -1,0 +1,218 @@
+package scope
+
+import (
+	"time"
+
+	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/ctxnode"
+)
+
+// How a task ends, and how its scope hears of it.
+
+// end records what the task came back with and lets go of the scope.
+func (t *task) end(err error) {
+	if t.endsAlone(err) {
+		return
+	}
+	c := t.core
+	if !t.settle() {
+		t.orphanEnded(err)
+		return
+	}
+	// Deferred, since a function of a Trace may call Goexit, as FailNow of a test
+	// does: the scope would wait for ever.
+	defer func() {
+		c.node.Mu.Lock()
+		t.leaveLocked(err)
+		c.node.Mu.Unlock()
+	}()
+	t.record(err, false)
+}
+
+// endsAlone is end for what nearly all tasks do, when nobody waits for t itself: it
+// returned nil, or after the scope's end the very error that says so. It takes no
+// lock, which all others that end at the same time would want, and leaves t in the
+// list. It reports whether it did.
+func (t *task) endsAlone(err error) bool {
+	c := t.core
+	if t.node != nil || t.mode&^optional != 0 || t.more != nil && t.more.hold != nil {
+		return false
+	}
+	e := c.node.Ending()
+	if err != nil && (e == nil || t.mode != 0 || !echoes(err, e)) {
+		return false
+	}
+	if tr := c.trace(); tr != nil && tr.TaskEnded != nil {
+		return false
+	}
+	stage := endedAlone
+	switch {
+	case err == nil:
+	case err == e.Err:
+		stage = echoedErr
+	default:
+		stage = echoedCause
+	}
+	if !t.stage.CompareAndSwap(running, stage) {
+		return false
+	}
+	if c.running.Add(-1) > 0 {
+		return true
+	}
+	// The last one has the longest overrun.
+	overrun := t.overrun()
+	c.node.Mu.Lock() // also so that who is about to wait does so now, and is told
+	if overrun > 0 {
+		c.overranLocked(overrun)
+	}
+	c.node.Mu.Unlock()
+	c.node.Idle.Broadcast()
+	return true
+}
+
+// sweepLocked takes those from the list that have ended alone. What was cut short
+// stays for the verdict.
+func (c *core) sweepLocked() {
+	for t := c.tasks; t != nil; {
+		next := t.next
+		if t.stage.Load() == endedAlone {
+			c.unlinkLocked(t)
+		}
+		t = next
+	}
+}
+
+// echoes reports whether err is how a context that ended with e answers.
+func echoes(err error, e *ctxnode.Ending) bool {
+	if err == e.Err {
+		return true
+	}
+	cause, ok := err.(*budget.Cause)
+	return ok && error(cause) == e.Cause
+}
+
+// settle reports whether the outcome of the task will count: that of one which
+// was abandoned does not.
+func (t *task) settle() bool {
+	t.core.node.Mu.Lock()
+	defer t.core.node.Mu.Unlock()
+	return t.advance(settling)
+}
+
+// letGo gives back the slot that the task holds.
+func (t *task) letGo() {
+	if t.more != nil && t.more.hold != nil && !t.more.lent {
+		t.more.hold.drop()
+	}
+}
+
+// record notes err, and ends the scope's context when it is the first failure.
+// All that others can see of the task happens before it stops counting as live.
+func (t *task) record(err error, panicked bool) {
+	c := t.core
+	overrun := t.overrun()
+	c.noteOverrun(overrun)
+	if t.mode&attempt != 0 {
+		t.work.(attemptWork).finished(err)
+	}
+	if err != nil && (t.mode&attempt == 0 || panicked) {
+		var own *ctxnode.Ending
+		c.node.CatchUp()
+		if t.node != nil {
+			if t.tightens() {
+				t.node.ExpireIfDue()
+			}
+			own = t.node.Ending()
+		}
+		te := &TaskError{Task: t.name, Err: err, limit: t.limitBehind(err, own)}
+		switch {
+		case panicked:
+			c.record(te, own)
+		case t.mode&background != 0:
+			c.background(t, err)
+		case t.mode&optional != 0:
+			c.miss(t, te)
+		case t.mode&service != 0 && own != nil && matches(err, own):
+			// it was told to end, because nobody needs it any more
+		default:
+			c.record(te, own)
+		}
+	}
+	t.close()
+	if hooks && c.env != nil {
+		t.tellEnded(err, overrun)
+	}
+}
+
+// overrun returns for how long the task has gone on after its context ended,
+// zero when it has not.
+func (t *task) overrun() time.Duration {
+	e := t.ending()
+	if e == nil || e.At.IsZero() {
+		return 0
+	}
+	return max(time.Since(e.At), 0)
+}
+
+// close ends the context of a task that has one of its own.
+func (t *task) close() {
+	if t.node == nil {
+		return
+	}
+	if t.more != nil {
+		c := t.core
+		c.node.Mu.Lock()
+		kept := t.more.kept
+		c.node.Mu.Unlock()
+		if kept {
+			return
+		}
+	}
+	t.node.Close(scopeClosed)
+}
+
+// tightens reports whether the deadline of a task with a context of its own is
+// tighter than its scope's: only then is its passing the task's own affair.
+func (t *task) tightens() bool {
+	d, _ := t.node.Deadline()
+	scope, ok := t.core.node.Deadline()
+	return !ok || d.Before(scope)
+}
+
+// limitBehind returns the limit that ended the task's own context, when err says
+// only that something did: most code returns ctx.Err().
+func (t *task) limitBehind(err error, own *ctxnode.Ending) string {
+	if own == nil {
+		return ""
+	}
+	cause, _ := own.Cause.(*budget.Cause)
+	if cause == nil || !is(err, own.Err) || is(err, cause) {
+		return ""
+	}
+	return cause.Limit
+}
+
+// leaveLocked ends the task's part in the scope.
+func (t *task) leaveLocked(err error) {
+	if t.goLocked(err) {
+		t.core.node.Idle.Broadcast()
+	}
+}
+
+// goLocked is leaveLocked for a caller that wakes those who wait for the scope,
+// when it reports that they can go on.
+func (t *task) goLocked(err error) (idle bool) {
+	c := t.core
+	c.unlinkLocked(t)
+	t.done, t.err = true, err
+	if t.ended != nil {
+		close(t.ended)
+	}
+	if t.mode&service != 0 {
+		c.services--
+	} else {
+		c.running.Add(-1)
+	}
+	t.letGo() // in the same step: whoever gets the slot finds t gone
+	return c.running.Load() == 0
+}
