@@ -41,7 +41,7 @@ type place struct {
 	port    int // of the client
 	request *request
 	done    chan struct{} // closed when there is nothing more to wait for
-	found   bool          // written before done is closed: it needs no request of its own
+	found   bool          // written before done is closed: it sends no request of its own
 }
 
 // newCrowd is called before cfg is changed.
@@ -191,6 +191,10 @@ func signal(ctx context.Context, conn *pgconn.PgConn, places []*place) (found in
 		" from pg_catalog.pg_stat_activity a join (values "+values.String()+") v (pid, port)"+
 		" on a.pid = v.pid and a.client_port = v.port").ReadAll()
 	if err != nil {
+		// The server may hear of it yet, whatever a request of their own did meanwhile.
+		for _, p := range sent {
+			p.found = true
+		}
 		return 0, err
 	}
 	for _, row := range results[0].Rows {

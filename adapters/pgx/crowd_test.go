@@ -1,6 +1,7 @@
 package curfewpgx_test
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"sync"
@@ -18,8 +19,9 @@ import (
 )
 
 // leave has many connections of one configuration wait in the server, and cancels all of
-// these calls at once. It returns the connections and how many were made for the cancels.
-func leave(t *testing.T, addr string, many int) (conns []*pgx.Conn, dialled int64) {
+// these calls at once. It returns the connections and how many were made for the cancels,
+// each of which goes through wrap, if that is not nil.
+func leave(t *testing.T, addr string, many int, wrap func(net.Conn) net.Conn) (conns []*pgx.Conn, dialled int64) {
 	server := start(t)
 	if addr == "" {
 		addr = server.Addr()
@@ -28,8 +30,11 @@ func leave(t *testing.T, addr string, many int) (conns []*pgx.Conn, dialled int6
 	var dials atomic.Int64
 	dial := cfg.DialFunc
 	cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		dials.Add(1)
-		return dial(ctx, network, addr)
+		conn, err := dial(ctx, network, addr)
+		if dials.Add(1) > int64(many) && wrap != nil && err == nil {
+			conn = wrap(conn)
+		}
+		return conn, err
 	}
 	curfewpgx.Configure(cfg, curfewpgx.Slush(wire.Slush{Share: 0.5, Cap: 30 * time.Second}))
 	pids := make([]int32, many)
@@ -54,6 +59,9 @@ func leave(t *testing.T, addr string, many int) (conns []*pgx.Conn, dialled int6
 	before := dials.Load()
 	cancel()
 	wait.Wait()
+	if wrap != nil {
+		return conns, dials.Load() - before
+	}
 	assert.Zero(t, active())
 	for i, conn := range conns {
 		require.NoError(t, run(t.Context(), conn, "select 1, $1::int"), "used again at once")
@@ -66,7 +74,7 @@ func leave(t *testing.T, addr string, many int) (conns []*pgx.Conn, dialled int6
 // many for it.
 func TestManyCallsThatAreCancelledAtOnceShareAConnectionForThat(t *testing.T) {
 	const many = 40
-	_, dialled := leave(t, "", many)
+	_, dialled := leave(t, "", many, nil)
 	t.Logf("%d connections for %d cancels", dialled, many)
 	assert.Less(t, dialled, int64(many/2))
 }
@@ -76,7 +84,34 @@ func TestManyCallsThatAreCancelledAtOnceShareAConnectionForThat(t *testing.T) {
 func TestManyCallsAreCancelledThroughAProxyToo(t *testing.T) {
 	const many = 10
 	proxy := netproxy.New(t, start(t).Addr())
-	_, dialled := leave(t, proxy.Addr(), many)
+	_, dialled := leave(t, proxy.Addr(), many, nil)
 	t.Logf("%d connections for %d cancels", dialled, many)
 	assert.GreaterOrEqual(t, dialled, int64(many), "of which one found nobody")
+}
+
+// The connection that many share is lost in the instant in which it was told whom to
+// signal. Nobody knows whether the server hears of it yet, so none of these may be used again,
+// not even by one that would get a request of its own through.
+func TestWhoMayStillBeSignalledIsNotUsedAgain(t *testing.T) {
+	const many = 40
+	conns, _ := leave(t, "", many, func(c net.Conn) net.Conn { return &losing{Conn: c} })
+	closed := 0
+	for _, conn := range conns {
+		if conn.IsClosed() {
+			closed++
+		}
+	}
+	t.Logf("%d of %d are given up", closed, many)
+	assert.Greater(t, closed, many/2)
+}
+
+// losing is lost when a signal is sent over it.
+type losing struct{ net.Conn }
+
+func (c *losing) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("pg_cancel_backend")) {
+		_ = c.Close()
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
 }

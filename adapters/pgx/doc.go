@@ -24,7 +24,10 @@
 // cancelled, has the slush for three steps: a grace for the server's own answer
 // (20%), a cancel request that is awaited to its end (40%), and the end of the socket
 // (40%). A cancel request of which the end was not seen costs the connection:
-// it could hit the next statement.
+// it could hit the next statement. More than two at a time share one further connection, which
+// is made for them with the credentials of the configuration, signals them by
+// pg_cancel_backend, and ends when none is left; one that was not ready in time is sent, for
+// up to ten seconds, when its connection has been given up.
 //
 // # What is sent without a limit
 //
