@@ -157,6 +157,8 @@ func TestADialectReadsTheErrorsOfDriversItDoesNotImport(t *testing.T) {
 		{dialect.MySQL(), &mysqlError{1317}, verdict{Reason: dialect.Interrupted, Code: "1317", NotCommitted: true}},
 		{dialect.MySQL(), &mysqlError{1205}, verdict{Reason: dialect.LockTimeout, Code: "1205", NotCommitted: true}},
 		{dialect.MariaDB(), errors.Join(&mysqlError{1213}), verdict{TxOver: true, Code: "1213", NotCommitted: true}},
+		{dialect.MariaDB(), &mysqlError{1020}, verdict{TxOver: true, Code: "1020", NotCommitted: true}},
+		{dialect.MySQL(), &mysqlError{1206}, verdict{TxOver: true, Code: "1206", NotCommitted: true}},
 		{dialect.MariaDB(), &mysqlError{1180}, verdict{Code: "1180"}},
 		{dialect.MariaDB(), driver.ErrBadConn, verdict{Unsent: true}},
 		{dialect.MariaDB(), (*mysqlError)(nil), verdict{}},

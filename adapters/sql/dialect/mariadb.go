@@ -127,7 +127,9 @@ func (mysqlFamily) Judge(err error) Verdict {
 		v.Reason, v.NotCommitted = Interrupted, true
 	case 1205:
 		v.Reason, v.NotCommitted = LockTimeout, true
-	case 1213, 1614: // deadlock, in an XA transaction
+	case 1213, 1614, // deadlock, in an XA transaction
+		1020, // a row changed behind the snapshot: innodb_snapshot_isolation, on by default from MariaDB 11.6
+		1206: // more locks than fit
 		v.TxOver, v.NotCommitted = true, true
 	case 1290, 1792, 1836: // read only
 		v.NotCommitted = true

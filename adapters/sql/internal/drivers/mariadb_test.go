@@ -234,6 +234,30 @@ func deadlock(t *testing.T, db *sql.DB) (victim, other *sql.Tx) {
 	return victim, other
 }
 
+// InnoDB rolls the whole transaction back, and what comes next would be committed by itself.
+func TestARowThatChangedBehindTheSnapshotEndsTheTransactionAndNothingBehindItCommits(t *testing.T) {
+	db := wrap(t, mysqlConnector(t, shared(t, servers.MariaDB)))
+	must(t, db, "create table snap (id int primary key, v int)", "insert into snap values (1, 1)")
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	if _, err := conn.ExecContext(t.Context(), "set session innodb_snapshot_isolation = on"); err != nil {
+		t.Skip("this MariaDB is older than the variable")
+	}
+	tx, err := conn.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	require.NoError(t, err)
+	var v int
+	require.NoError(t, tx.QueryRow("select v from snap where id = 1").Scan(&v))
+	must(t, db, "update snap set v = 2 where id = 1")
+	_, err = tx.Exec("update snap set v = 3 where id = 1")
+	assert.Equal(t, 1020, mysqlNumber(err), "%v", err)
+	_, err = tx.Exec("insert into snap values (2, 2)")
+	over := (*curfewsql.TxError)(nil)
+	assert.ErrorAs(t, err, &over)
+	assert.NoError(t, tx.Rollback())
+	assert.Equal(t, 1, number(t, db, "select count(*) from snap"))
+}
+
 func TestALockWaitNamesItsPhase(t *testing.T) {
 	atOnce(t)
 	s := shared(t, servers.MariaDB)
