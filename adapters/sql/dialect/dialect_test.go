@@ -37,6 +37,8 @@ func TestMariaDBHasTheLimitInFrontOfEveryStatement(t *testing.T) {
 		{dialect.Statement{Query: "select 1"}, 10000 * time.Hour, "SET STATEMENT max_statement_time=31536000.000 FOR select 1", false},
 		{dialect.Statement{Query: "Set Statement max_statement_time=1 for select 1"}, 195 * ms, "Set Statement max_statement_time=1 for select 1", false},
 		{dialect.Statement{Query: "set autocommit=1"}, 195 * ms, of + "set autocommit=1", false},
+		{dialect.Statement{Query: "set @@session.Max_Statement_Time=7"}, 195 * ms, "set @@session.Max_Statement_Time=7", false},
+		{dialect.Statement{Query: "set lock_wait_timeout=7", LockWait: 1600 * ms}, 2 * time.Second, "set lock_wait_timeout=7", false},
 		{dialect.Statement{Query: "select 1", LockWait: 999 * ms}, 195 * ms, of + "select 1", false},
 		{dialect.Statement{Query: "select 1", LockWait: 1600 * ms}, 2 * time.Second, "SET STATEMENT max_statement_time=2.000,innodb_lock_wait_timeout=1,lock_wait_timeout=1 FOR select 1", false},
 		{dialect.Statement{Query: " "}, 195 * ms, " ", false},

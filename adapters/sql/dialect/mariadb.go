@@ -36,6 +36,9 @@ func (mariadb) Limit(s Statement, d time.Duration) Statement {
 		if second, _ := sqltext.FirstWord(rest); second == "statement" {
 			return s // has one of its own, and they do not nest
 		}
+		if text := strings.ToLower(rest); strings.Contains(text, "max_statement_time") || strings.Contains(text, "lock_wait_timeout") {
+			return s // what it sets would be undone at the end of ours
+		}
 	}
 	switch {
 	case s.Prepared:
