@@ -46,9 +46,18 @@ func newKiller(c driver.Connector, d dialect.Killer, log *slog.Logger) *killer {
 
 var errClosed = errors.New("curfewsql: closed")
 
-// use runs f on the reserved connection. After an error that is not the server's
-// the connection is made anew by the next.
+// use runs f on the reserved connection, and after an error once more on a new one: the server
+// may have dropped a connection that idled for hours.
 func (k *killer) use(ctx context.Context, f func(driver.Conn) error) error {
+	err := k.once(ctx, f)
+	if err != nil && ctx.Err() == nil {
+		err = k.once(ctx, f)
+	}
+	return err
+}
+
+// once runs f on the reserved connection. After an error the connection is made anew by the next.
+func (k *killer) once(ctx context.Context, f func(driver.Conn) error) error {
 	select {
 	case <-k.turn:
 	case <-ctx.Done():
@@ -80,17 +89,13 @@ func (k *killer) kill(ctx context.Context, id int64, moot func() bool) (sent boo
 		return false, errors.New("curfewsql: too many kills")
 	}
 	query := k.dialect.Kill(id)
-	attempt := func(conn driver.Conn) error {
+	err = k.use(ctx, func(conn driver.Conn) error {
 		if moot() {
 			return nil
 		}
 		sent = true
 		return execText(ctx, conn, query)
-	}
-	err = k.use(ctx, attempt)
-	if err != nil && ctx.Err() == nil {
-		err = k.use(ctx, attempt) // the server may have dropped a connection that idled for hours
-	}
+	})
 	return sent, err
 }
 

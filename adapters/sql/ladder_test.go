@@ -32,6 +32,7 @@ type killable struct {
 	answers time.Duration // when work ends by itself; 0 never
 	deaf    bool          // kills are not answered
 	slow    time.Duration // how long a kill takes
+	dropped bool          // the reserved connection, by the server
 	began   time.Time
 
 	mu    sync.Mutex
@@ -62,6 +63,10 @@ type killableConn struct {
 }
 
 func (c *killableConn) QueryContext(ctx context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
+	if query == "prove" && c.server.dropped {
+		c.server.dropped = false
+		return nil, driver.ErrBadConn
+	}
 	row := map[string][]driver.Value{"identify": {int64(1), int64(1)}, "prove": {int64(1)}}[query]
 	return &oneRow{row}, nil
 }
@@ -262,6 +267,22 @@ func TestAKillThatWasNotSeenToEndCostsTheConnection(t *testing.T) {
 		assert.Equal(t, []string{"960ms kill", "970ms answered", "980ms back", "980ms next"}, lines)
 		assert.Equal(t, int64(4), server.conns, "the reserved one, two of the pool, and the reserved one again to prove the second")
 	})
+}
+
+func TestAConnectionIsProvenAlsoWhenTheReservedOneWasDroppedMeanwhile(t *testing.T) {
+	var log bytes.Buffer
+	server := &killable{}
+	db := curfewsql.Wrap(server, curfewsql.WithDialect(server), curfewsql.Log(slog.New(slog.NewTextHandler(&log, nil))))
+	defer db.Close()
+	first, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer first.Close()
+	server.dropped = true
+	second, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer second.Close()
+	assert.False(t, server.dropped)
+	assert.Empty(t, log.String(), "and so it can be killed")
 }
 
 func TestTheFuseBoundsKillsAndTheSocketEndsTheRest(t *testing.T) {
