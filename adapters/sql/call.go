@@ -180,18 +180,19 @@ func (k *call) end(err error) error {
 			k.conn.giveUp(errOr(translated, errCut))
 		}
 	}
-	if t := k.conn.tx; t != nil && k.phase == phaseStatement && (err == nil || isAnswer(err)) {
+	// What is prepared alone changes nothing, but may fail the transaction.
+	if t := k.conn.tx; t != nil && (k.phase == phaseStatement && (err == nil || isAnswer(err)) || k.phase == "" && isAnswer(err)) {
 		v := dialect.Verdict{}
 		if err != nil {
 			v = k.judge(err)
 		}
 		switch {
-		case v.TxOver:
+		case v.TxOver && k.phase != "":
 			t.over = errOr(translated, err)
-		case err != nil && v.Code == "" && connectionLost(k.conn.inner, err):
+		case err != nil && v.Code == "" && !v.TxOver && connectionLost(k.conn.inner, err):
 			k.conn.giveUp(translated) // no COMMIT was sent: none of it will be committed
 		}
-		t.failed = v.TxFailed
+		t.failed = err != nil && (t.failed || v.TxFailed) // an error of the driver's own says nothing of it
 	}
 	k.release()
 	return translated

@@ -312,16 +312,26 @@ func TestCase60_ACommitWithASlowDeferredTriggerIsEndedBeforeIt(t *testing.T) {
 func TestACommitOfAFailedTransactionIsNoSuccess(t *testing.T) {
 	s := shared(t, servers.PostgreSQL)
 	db := wrap(t, pgxConnector(t, s))
-	for _, ctx := range []context.Context{t.Context(), within(t, time.Minute)} {
-		tx, err := db.BeginTx(ctx, nil)
-		require.NoError(t, err)
-		_, err = tx.ExecContext(ctx, "select 1/0")
-		require.Error(t, err)
-		err = tx.Commit()
-		var commit *curfewsql.CommitError
-		require.True(t, errors.As(err, &commit), "%v", err)
-		assert.Equal(t, curfewsql.NotCommitted, commit.Outcome, "%v", err)
-		assert.Zero(t, db.Stats().InUse)
+	for name, fail := range map[string]func(context.Context, *sql.Tx) error{
+		"a statement": func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, "select 1/0")
+			return err
+		},
+		"one that was only prepared": func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.PrepareContext(ctx, "selec 1")
+			return err
+		},
+	} {
+		for _, ctx := range []context.Context{t.Context(), within(t, time.Minute)} {
+			tx, err := db.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			require.Error(t, fail(ctx, tx), name)
+			err = tx.Commit()
+			var commit *curfewsql.CommitError
+			require.True(t, errors.As(err, &commit), "%s: %v", name, err)
+			assert.Equal(t, curfewsql.NotCommitted, commit.Outcome, "%s: %v", name, err)
+			assert.Zero(t, db.Stats().InUse)
+		}
 	}
 }
 
