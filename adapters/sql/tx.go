@@ -87,6 +87,9 @@ func (t *tx) state() dialect.Transaction {
 func (t *tx) Commit() error {
 	c := t.conn
 	defer func() { c.tx = nil }()
+	if t.report != nil {
+		t.report.asked = true
+	}
 	mark, commit := "", ""
 	k, err := c.startWith(t.ctx, phaseCommit, func(limit time.Duration) (armed bool) {
 		commit, armed = c.db.dialect.Commit(t.state(), limit)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 
 	"github.com/curfew-go/curfew/budget"
 )
@@ -12,6 +13,7 @@ import (
 // written by the call that is under way and read behind it.
 type report struct {
 	reached bool // a connection was had
+	asked   bool // to commit
 	late    bool // committed after the deadline
 }
 
@@ -20,7 +22,8 @@ type reportKey struct{}
 // WithTx runs f in a transaction under limit: it begins one, calls f once with a ctx that
 // has the deadline, and commits when f returns nil. When f returns an error, panics or
 // exits its goroutine, the transaction is rolled back, and the error or panic goes
-// on to the caller. One of opts at most says how to begin. f must not end the transaction.
+// on to the caller. One of opts at most says how to begin. f must not end the transaction: of one
+// that f committed WithTx says only that, with sql.ErrTxDone.
 //
 // The error is that of f, or of what could not be begun, each as Error has it, or a
 // *CommitError: NotCommitted also when the ctx ended before the commit, of which
@@ -66,6 +69,9 @@ func WithTx(ctx context.Context, db *sql.DB, limit budget.Limit, f func(ctx cont
 	if err != nil {
 		_ = tx.Rollback() // bounded; it says nothing that err does not
 		return Error(ctx, err)
+	}
+	if told.asked {
+		return fmt.Errorf("curfewsql: WithTx: f ended the transaction itself: %w", sql.ErrTxDone)
 	}
 	err = tx.Commit()
 	var known *CommitError
