@@ -113,7 +113,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		return nil, c.after(k, st, !sqltext.Reads(query), err, k.end(err))
 	}
 	_ = c.after(k, st, false, nil, nil)
-	return &rows{inner: result, call: k}, nil
+	return &rows{inner: result, call: k, query: query}, nil
 }
 
 // PrepareContext implements driver.ConnPrepareContext.

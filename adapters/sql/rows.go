@@ -4,6 +4,8 @@ import (
 	"database/sql/driver"
 	"io"
 	"reflect"
+
+	"github.com/curfew-go/curfew/adapters/sql/internal/sqltext"
 )
 
 // rows are a driver's rows, whose call lasts until they are closed. What a driver
@@ -11,6 +13,7 @@ import (
 type rows struct {
 	inner driver.Rows
 	call  *call
+	query string
 	last  error // the last of Next, when it was one
 }
 
@@ -22,18 +25,29 @@ func (r *rows) Next(dest []driver.Value) error {
 	err := r.inner.Next(dest)
 	if isAnswer(err) {
 		r.last = err
-		return r.call.translate(err)
+		return r.failed(err, r.call.translate(err))
 	}
 	return err
 }
 
+// failed says what became of a statement that gave rows and may write, such as one with RETURNING:
+// its rows come before it is committed.
+func (r *rows) failed(sent, err error) error {
+	return r.call.conn.after(r.call, nil, !sqltext.Reads(r.query), sent, err)
+}
+
 // Close implements driver.Rows. A driver may stop looking at its context and then read
-// to the end: so what is left is read before, while it looks.
+// to the end: so what is left is read before, while it looks. An error of that is one of Close,
+// as it is when the driver reads.
 func (r *rows) Close() error {
+	had := r.last
 	if r.call.ladder != nil {
 		r.drain()
 	}
 	err := r.inner.Close()
+	if err == nil && had == nil {
+		err = r.last
+	}
 	last := r.last
 	if last == nil {
 		last = err
@@ -42,7 +56,7 @@ func (r *rows) Close() error {
 	if err == nil {
 		return nil
 	}
-	return ended
+	return r.failed(last, ended)
 }
 
 func (r *rows) drain() {
@@ -56,7 +70,7 @@ func (r *rows) drain() {
 		case !r.HasNextResultSet():
 			return
 		default:
-			if err := r.NextResultSet(); err != nil {
+			if r.NextResultSet() != nil { // which keeps it
 				return
 			}
 			dest = make([]driver.Value, len(r.inner.Columns()))
@@ -79,7 +93,7 @@ func (r *rows) NextResultSet() error {
 	err := n.NextResultSet()
 	if isAnswer(err) {
 		r.last = err
-		return r.call.translate(err)
+		return r.failed(err, r.call.translate(err))
 	}
 	return err
 }
