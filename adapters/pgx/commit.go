@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -79,6 +80,21 @@ type lostError struct{ *CommitError }
 func (e *lostError) Unwrap() error   { return e.CommitError }
 func (e *lostError) Timeout() bool   { return true }
 func (e *lostError) Temporary() bool { return false }
+
+// LostCommit tells curfewsql what is known: the transaction's id, "" for none, and the outcome in its
+// words.
+func (e *lostError) LostCommit() (mark, outcome string) {
+	if e.XID != 0 {
+		mark = strconv.FormatUint(e.XID, 10)
+	}
+	switch e.Outcome {
+	case NotCommitted:
+		return mark, "not_committed"
+	case CommittedLate:
+		return mark, "committed_late"
+	}
+	return mark, "unknown"
+}
 
 func lostCommit(l stream.Lost) error {
 	e := &CommitError{Outcome: Unknown, XID: l.XID, Err: errLost}

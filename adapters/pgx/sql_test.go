@@ -3,6 +3,7 @@ package curfewpgx_test
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	curfewpgx "github.com/curfew-go/curfew/adapters/pgx"
 	curfewsql "github.com/curfew-go/curfew/adapters/sql"
 	"github.com/curfew-go/curfew/adapters/sql/sqltest"
+	"github.com/curfew-go/curfew/internal/netproxy"
 )
 
 // curfewsql above and curfewpgx below is what gives database/sql both: outcomes and
@@ -65,5 +67,58 @@ func TestEitherOptOutHoldsInBoth(t *testing.T) {
 				require.NoError(t, tx.Rollback())
 			}
 		})
+	}
+}
+
+// Or both would send limits, each at its own price.
+func TestCurfewSQLRecognizesUsAlsoUnderAStatementTimeoutOfTheConnectionString(t *testing.T) {
+	server := start(t)
+	p := netproxy.New(t, server.Addr())
+	cfg := config(t, server, p.Addr(), pgx.QueryExecModeCacheStatement)
+	cfg.RuntimeParams["statement_timeout"] = "40s"
+	curfewpgx.Configure(cfg)
+	db := curfewsql.Wrap(stdlib.GetConnector(*cfg))
+	defer db.Close()
+	require.NoError(t, db.Ping()) // under no deadline it is found out
+	ctx := within(t, 30*time.Second)
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	var turns int64
+	for _, d := range []time.Duration{20 * time.Second, 10 * time.Second} { // under the first it is prepared
+		var n int
+		before := p.Turns()
+		require.NoError(t, tx.QueryRowContext(within(t, d), "select $1::int", 7).Scan(&n))
+		turns = p.Turns() - before
+	}
+	assert.Equal(t, int64(1), turns, "of a statement whose limit is shorter than that in force")
+}
+
+// The id comes with the error, at no turn.
+func TestCurfewSQLResolvesACommitThatWeLost(t *testing.T) {
+	server := start(t)
+	for how, want := range map[cut]curfewsql.Outcome{before: curfewsql.NotCommitted, half: curfewsql.NotCommitted, after: curfewsql.Committed} {
+		p := netproxy.New(t, server.Addr())
+		cfg := config(t, server, p.Addr(), pgx.QueryExecModeCacheStatement)
+		curfewpgx.Configure(cfg)
+		db := curfewsql.Wrap(stdlib.GetConnector(*cfg))
+		defer db.Close()
+		_, err := db.Exec("create table if not exists lost (n int)")
+		require.NoError(t, err)
+		tx, err := db.BeginTx(within(t, time.Minute), nil)
+		require.NoError(t, err)
+		_, err = tx.Exec("insert into lost values ($1)", how)
+		require.NoError(t, err)
+		cutAtCommit(p, how)
+		err = tx.Commit()
+		var commit *curfewsql.CommitError
+		require.True(t, errors.As(err, &commit), "%v", err)
+		cutAtCommit(p, uncut)
+		outcome, err := curfewsql.Resolve(t.Context(), db, err, nil)
+		require.NoError(t, err)
+		assert.Equal(t, want, outcome)
+		var there int
+		require.NoError(t, db.QueryRow("select count(*) from lost where n = $1", how).Scan(&there))
+		assert.Equal(t, want == curfewsql.Committed, there == 1)
 	}
 }

@@ -30,7 +30,7 @@ var ErrNoProbe = errors.New("curfewsql: Resolve: the server cannot say, and ther
 // error the Outcome is Unknown.
 //
 // The server itself is asked when it remembers: PostgreSQL does, for transactions
-// under TrackTx. Elsewhere probe is asked, which may be nil. Before that, on MariaDB and
+// under TrackTx, or over curfewpgx. Elsewhere probe is asked, which may be nil. Before that, on MariaDB and
 // MySQL, the connection is ended in the server and awaited to be gone, if its id was
 // proven: a commit that is still under way is not there yet, and would be afterwards.
 // Where that cannot be, as behind a pooler, a probe that says no is only

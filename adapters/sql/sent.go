@@ -77,7 +77,20 @@ func (c *conn) unknown(k *call, sent, err error, mark string) error {
 	if errors.Is(err, driver.ErrBadConn) {
 		err = errLost
 	}
-	return &CommitError{Outcome: Unknown, Err: err, mark: mark, id: c.id}
+	e := &CommitError{Outcome: Unknown, Err: err, mark: mark, id: c.id}
+	var lost interface{ LostCommit() (mark, outcome string) } // of curfewpgx, which sees the stream
+	if k.phase == phaseCommit && errors.As(sent, &lost) {
+		known, outcome := lost.LostCommit()
+		for _, o := range []Outcome{NotCommitted, CommittedLate} {
+			if o.String() == outcome {
+				e.Outcome = o
+			}
+		}
+		if known != "" {
+			e.mark = known
+		}
+	}
+	return e
 }
 
 // withLead returns args with the limit in front.
