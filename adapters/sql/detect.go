@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,18 +39,21 @@ func detect(ctx context.Context, inner driver.Conn) (dialect.Dialect, error) {
 	return nil, errors.New("curfewsql: no dialect for this server: see WithDialect")
 }
 
-// limitsInStream asks for the limit in force, once under a deadline. No driver sends a
-// limit for one, but for curfewpgx.
+// limitsInStream asks for the limit in force, in milliseconds, once under a deadline. No driver sends
+// a limit for one, but for curfewpgx, which leaves a shorter one of the session alone: so the deadline
+// is sooner than that.
 func limitsInStream(ctx context.Context, inner driver.Conn) (bool, error) {
-	const ask = "select current_setting('statement_timeout')"
+	const ask = "select setting from pg_catalog.pg_settings where name = 'statement_timeout'"
 	plain, err := queryRow(unbounded{ctx}, inner, ask)
 	if err != nil {
 		return false, err
 	}
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, 97*time.Minute)
-		defer cancel()
+	at := time.Now().Add(97 * time.Minute)
+	if own, err := strconv.ParseInt(text(plain[0]), 10, 32); err == nil && own > 0 {
+		at = time.Now().Add(time.Duration(own) * time.Millisecond / 2)
+	}
+	if ends, ok := ctx.Deadline(); !ok || at.Before(ends) {
+		ctx = sooner{ctx, at}
 	}
 	under, err := queryRow(ctx, inner, ask)
 	if err != nil {
@@ -57,6 +61,14 @@ func limitsInStream(ctx context.Context, inner driver.Conn) (bool, error) {
 	}
 	return text(plain[0]) != text(under[0]), nil
 }
+
+// sooner shows another deadline of a ctx to a driver that would send it.
+type sooner struct {
+	context.Context
+	at time.Time
+}
+
+func (s sooner) Deadline() (time.Time, bool) { return s.at, true }
 
 // unbounded hides the deadline of a ctx from a driver that would send it.
 type unbounded struct{ context.Context }
