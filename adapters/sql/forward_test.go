@@ -120,6 +120,7 @@ func TestBadCallsPanicNamingTheArgument(t *testing.T) {
 		"curfewsql: Wrap: nil opts":             func() { curfewsql.Wrap(connects(nil), nil) },
 		"curfewsql: Open: nil opts":             func() { _, _ = curfewsql.Open("x", "", nil) },
 		"curfewsql: WithTx: nil db":             func() { _ = curfewsql.WithTx(t.Context(), nil, within(1), f) },
+		"curfewsql: Resolve: nil db":            func() { _, _ = curfewsql.Resolve(t.Context(), nil, &curfewsql.CommitError{}, nil) },
 		"curfewsql: WithTx: nil f":              func() { _ = curfewsql.WithTx(t.Context(), db, within(1), nil) },
 		"curfewsql: WithTx: more than one opts": func() { _ = curfewsql.WithTx(t.Context(), db, within(1), f, sql.TxOptions{}, sql.TxOptions{}) },
 		"curfewsql: WithDialect: nil d":         func() { curfewsql.WithDialect(nil) },

@@ -37,8 +37,11 @@ var ErrNoProbe = errors.New("curfewsql: Resolve: the server cannot say, and ther
 // as good as its own waiting.
 //
 // A nil err is Committed, and a *CommitError that is not Unknown is taken at its word. For
-// any other err the Outcome is Unknown, with an error that wraps it.
+// any other err the Outcome is Unknown, with an error that wraps it. Resolve panics if db is nil.
 func Resolve(ctx context.Context, db *sql.DB, err error, probe Probe) (Outcome, error) {
+	if db == nil {
+		panic("curfewsql: Resolve: nil db")
+	}
 	if err == nil {
 		return Committed, nil
 	}
