@@ -40,6 +40,10 @@ func (l *ladder) HandleCancel(ctx context.Context) {
 	s, _ := l.conn.Conn().(*stream.Conn)
 	l.request = nil
 	if !traced {
+		if s != nil && s.Pinging() {
+			s.Ended(ctx.Err())
+			s.Alone()
+		}
 		// WaitForNotification, where there is nothing to cancel, a pool's ping, what is sent by
 		// PgConn: ended as pgx itself does. A pool puts a connection back when its
 		// ping went well, also one that we would have closed behind it.
@@ -65,6 +69,7 @@ func (l *ladder) HandleCancel(ctx context.Context) {
 		// The server's limit and a cancel request end a statement by the same interrupt. Where
 		// one is not heard in time the other is not, and a hundred deadlines at
 		// once are a hundred connections on a server that has enough to do.
+		s.Alone()
 		return
 	}
 

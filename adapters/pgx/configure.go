@@ -28,6 +28,8 @@ type settings struct {
 	slush  wire.Slush
 	pooler bool
 	locks  float64
+
+	keep, idle, patience time.Duration // of a keeper; nothing is kept where keep is 0
 }
 
 // Slush sets how much of the time left is kept back from the server's limit, for
@@ -56,6 +58,10 @@ func LockWait(share float64) Option {
 	return option(func(c *settings) { c.locks = share })
 }
 
+// FreshSessions has every connection log in. By default a session that was given up at a deadline
+// is made as new and given to a connection that is made later: see the package's text.
+func FreshSessions() Option { return option(func(c *settings) { c.keep = 0 }) }
+
 // Configure has connections made from cfg carry deadlines into the server. Call
 // it once, before cfg is used, and after its own Tracer, DialFunc and
 // AfterNetConnect are set: these go on working. A BuildContextWatcherHandler
@@ -67,14 +73,14 @@ func Configure(cfg *pgx.ConnConfig, opts ...Option) {
 	if cfg == nil {
 		panic("curfewpgx: Configure: nil cfg")
 	}
-	var s settings
+	s := settings{keep: keepFor, idle: idleFor, patience: patience}
 	for _, o := range opts {
 		if o == nil {
 			panic("curfewpgx: Configure: nil opts")
 		}
 		o.apply(&s)
 	}
-	ours := &tracer{slush: s.slush}
+	ours := &tracer{slush: s.slush, config: cfg, keeper: newKeeper(cfg, s)}
 	switch theirs := cfg.Tracer.(type) {
 	case nil:
 		cfg.Tracer = ours
@@ -98,6 +104,9 @@ func Configure(cfg *pgx.ConnConfig, opts ...Option) {
 				network, addr = pgconn.NetworkAddress(cfg.Host, cfg.Port)
 			}
 		}
+		if l, ok := ctx.Value(loginKey{}).(*login); ok {
+			return l.dial(ctx, network, addr, dial)
+		}
 		conn, err := dial(ctx, network, addr)
 		if r, ok := ctx.Value(requestKey{}).(*request); ok && err == nil {
 			return &requestConn{Conn: conn, request: r}, nil
@@ -113,7 +122,11 @@ func Configure(cfg *pgx.ConnConfig, opts ...Option) {
 				return conn, err
 			}
 		}
-		return stream.New(conn, stream.Config{Nameless: s.pooler, Locks: s.locks, Most: most, Lost: lostCommit}), nil
+		over := stream.Config{Nameless: s.pooler, Locks: s.locks, Most: most, Lost: lostCommit}
+		if l, ok := ctx.Value(loginKey{}).(*login); ok {
+			over.Keep = l.keep(conn)
+		}
+		return stream.New(conn, over), nil
 	}
 	cfg.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		return &ladder{conn: conn, slush: s.slush, crowd: crowd}

@@ -19,7 +19,7 @@
 // through a pooler (see [BehindPooler]). With less than a millisecond left
 // nothing is sent and the error is a *budget.Cause, LocalBudgetRejected.
 //
-// Where the server's answer does not come by itself, the socket ends at the deadline, and
+// Where the server's answer does not come by itself, the connection is over at the deadline, and
 // the server finds out by its limit. A statement without a limit, and a call whose ctx is
 // cancelled, has the slush for three steps: a grace for the server's own answer
 // (20%), a cancel request that is awaited to its end (40%), and the end of the socket
@@ -29,6 +29,22 @@
 // pg_cancel_backend, and ends when none is left; one that was not ready in time is sent, for
 // up to ten seconds, when its connection has been given up.
 //
+// # What was given up
+//
+// A connection whose call was given up at its deadline is closed to the driver, and a pool makes
+// another in its place. Its session in the server is kept for up to ten seconds, where the server
+// ends the statement by its limit: the rest of the answer is dropped, and the server told to roll
+// back and to DISCARD ALL. When it has done so, a connection of the same user, password, database,
+// parameters and hosts gets that session, and no login is needed. The hooks of the configuration run as for any
+// new connection. So a pool is back a few milliseconds after a frozen server is. A session that
+// nobody wants for two seconds is closed; so is one that does not answer, for which a connection waits
+// 100 ms before it logs in as well. A closed pool leaves behind what is kept until then. A session
+// gets no older than an hour by this. [FreshSessions] switches it off.
+//
+// Not kept is what waits for data in a COPY, what a cancel request was sent for, and what has one of these: a
+// pooler ([BehindPooler]), an AfterNetConnect of the user's, a ValidateConnect (target_session_attrs), a RequireAuth,
+// a required channel binding or client certificate, an OAuthTokenProvider, or hosts under different TLS names.
+//
 // # What is sent without a limit
 //
 // Statements that may not share a transaction: VACUUM, REINDEX, CLUSTER, CREATE or
@@ -36,7 +52,7 @@
 // CONCURRENTLY; CALL, DO, SET and LOCK outside of a transaction; ROLLBACK and savepoints; and
 // a BEGIN or COMMIT with more statements behind it. The steps above bound these from the
 // client alone. What is sent through [pgconn.PgConn] directly, WaitForNotification and the
-// ping of a pool end with their ctx as pgx has it.
+// ping of a pool end with their ctx as pgx has it, but for the session of a ping, which is kept.
 //
 // COMMIT asks for deferred constraints in front of itself, where the limit holds; its
 // write to disk has none.

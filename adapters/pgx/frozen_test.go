@@ -42,17 +42,11 @@ const limit = 300 * time.Millisecond
 func TestAFrozenServerCostsNoMoreThanTheDeadlineAndThePoolComesBack(t *testing.T) {
 	server := servers.Start(t, servers.PostgreSQL)
 	admin := bare(t, config(t, server, server.Addr(), pgx.QueryExecModeExec))
-	if stressed() > 1 { // the login is a part of what is measured: let it cost what it does elsewhere
-		_, err := admin.Exec(t.Context(), "alter role curfew password '"+server.Password+"'")
-		require.NoError(t, err)
-	}
 	_, err := admin.Exec(t.Context(), "create table frozen (n int)")
 	require.NoError(t, err)
 	for name, size := range map[string]int32{"one connection": 1, "four connections": 4} {
 		t.Run(name, func(t *testing.T) {
 			pool := newPool(t, config(t, server, server.Addr(), pgx.QueryExecModeCacheStatement), size)
-			plain := config(t, server, server.Addr(), pgx.QueryExecModeCacheStatement)
-			plainPool := barePool(t, plain.Copy(), size)
 			backs := map[string][]time.Duration{}
 			thaws := func(what string, pool *pgxpool.Pool) {
 				began := time.Now()
@@ -61,11 +55,6 @@ func TestAFrozenServerCostsNoMoreThanTheDeadlineAndThePoolComesBack(t *testing.T
 				backs[what] = append(backs[what], time.Since(began))
 			}
 			for n := range rounds(2, 20) {
-				began := time.Now()
-				conn, err := pgx.ConnectConfig(t.Context(), plain)
-				require.NoError(t, err)
-				backs[login] = append(backs[login], time.Since(began))
-				require.NoError(t, conn.Close(t.Context()))
 				fill(t, pool, int(size))
 				if n%2 == 0 {
 					frozenInQueries(t, server, admin, pool, int(size))
@@ -74,40 +63,25 @@ func TestAFrozenServerCostsNoMoreThanTheDeadlineAndThePoolComesBack(t *testing.T
 					frozenInACommit(t, server, pool, 100*int(size)+n)
 					thaws(inCommit, pool)
 				}
-				if stressed() > 1 { // what a thaw costs without us
-					fill(t, plainPool, int(size))
-					frozenInQueries(t, server, admin, plainPool, int(size))
-					thaws(barely, plainPool)
-				}
 			}
 			for what, all := range backs {
 				slices.Sort(all)
 				t.Logf("%s: median %v, most %v", what, all[len(all)/2], all[len(all)-1])
 			}
-			if stressed() == 1 {
-				return
-			}
-			// What holds is that a pool is back no later than one of plain pgx would be, and that one
-			// which waits for a single login, or has connections that were idle, is back within 50 ms. It is
-			// the median that holds: the longest is the machine's, and is logged. A pool of
-			// four does not meet the 50 ms after queries: logins that callers began who have left go on
-			// beside the one that is waited for. Their time is logged.
-			median := func(what string) time.Duration { return backs[what][len(backs[what])/2] }
-			assert.Less(t, median(inQueries), median(barely)*5/4)
-			assert.Less(t, median(inCommit), 50*time.Millisecond)
-			if size == 1 {
-				assert.Less(t, median(inQueries), 50*time.Millisecond)
+			// It is the median that holds: the longest is the machine's, and is logged.
+			for what, all := range backs {
+				if stressed() > 1 {
+					assert.Less(t, all[len(all)/2], 50*time.Millisecond, what)
+				}
 			}
 		})
 	}
 }
 
-// When the server froze, and what a thaw is compared with.
+// When the server froze.
 const (
 	inQueries = "in queries"
 	inCommit  = "in a commit"
-	barely    = "in queries, a pool of plain pgx"
-	login     = "a login of plain pgx without a freeze"
 )
 
 // fill has the pool open size connections.

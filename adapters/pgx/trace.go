@@ -72,7 +72,11 @@ func (r refused) Err() error            { return r.why }
 // tracer arms the stream when a call begins and disarms it when the outermost ends:
 // what runs in between calls, such as the ping of a pool, must not
 // find the limit of the last one.
-type tracer struct{ slush wire.Slush }
+type tracer struct {
+	slush  wire.Slush
+	config *pgx.ConnConfig // that was configured
+	keeper *keeper         // nil where nothing is kept
+}
 
 func (t *tracer) begin(ctx context.Context, conn *pgx.Conn, sql string) context.Context {
 	s, ok := conn.PgConn().Conn().(*stream.Conn)

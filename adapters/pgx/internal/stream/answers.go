@@ -35,7 +35,7 @@ func (s *state) settled() {
 	if s.tx == 'I' || s.commit == granted { // which may have begun the next one
 		s.inForce, s.armed, s.xid, s.wrote = 0, false, 0, false
 	}
-	s.commit, s.ready = none, true
+	s.commit, s.ready, s.copying, s.ping = none, true, false, false
 }
 
 // parameter learns from the parameters of the startup what the server can.
@@ -45,6 +45,9 @@ func (s *state) settled() {
 func (s *state) parameter(body []byte) {
 	name, rest, _ := cstring(body)
 	value, _, _ := cstring(rest)
+	if s.params != nil {
+		s.params[string(name)] = string(value)
+	}
 	switch string(name) {
 	case "server_version":
 		major := 0 // of texts such as "15.18 (Debian 15.18-0)" and "19beta1"

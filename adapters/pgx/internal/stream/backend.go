@@ -1,6 +1,9 @@
 package stream
 
-import "time"
+import (
+	"bytes"
+	"time"
+)
 
 // backend follows what the server sends. What to do with a message is known
 // from its type and what is expected:
@@ -95,7 +98,11 @@ func (s *state) reads(kind byte) bool {
 	case 'E', 'C', 'Z':
 		return true
 	case 'S':
-		return !s.ready
+		return !s.ready || s.params != nil
+	case 'K':
+		return s.params != nil
+	case 'G', 'W': // CopyInResponse, CopyBothResponse
+		s.copying = true
 	case 'T':
 		return s.byName
 	case 'D':
@@ -138,6 +145,8 @@ func (b *backend) finish(s *state, out []byte, now func() time.Time) []byte {
 	switch b.header[0] {
 	case 'S':
 		s.parameter(b.body)
+	case 'K':
+		s.key = bytes.Clone(b.body)
 	case 'T':
 		if s.byName && isIDs(b.body) {
 			s.expected = "XC"

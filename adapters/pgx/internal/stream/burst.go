@@ -17,7 +17,7 @@ func (s *state) outgoing(p, buf []byte, now func() time.Time) (out []byte, befor
 	if !begins || s.raw {
 		return buf, -1
 	}
-	s.burst, s.commit, s.fatal = now(), none, nil
+	s.burst, s.commit, s.fatal, s.ping = now(), none, nil, string(p) == ping
 	if !b.whole { // begins with a part of a message: passes unlimited
 		s.wrote = true
 		return buf, -1

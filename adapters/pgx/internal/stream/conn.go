@@ -19,6 +19,7 @@ import (
 type Conn struct {
 	net.Conn
 	lost func(Lost) error
+	keep func(*Session) // nil: what is given up is closed
 
 	reading sync.Mutex // held by Read: the driver drains a connection that it also reads
 	in      [8 << 10]byte
@@ -33,6 +34,9 @@ type Conn struct {
 	mu    sync.Mutex
 	state state // guarded by mu
 	over  error // guarded by mu: what Read and Write return since the Conn was given up
+
+	closing  bool // guarded by mu: Close was called
+	detached bool // guarded by mu: Conn is a Session's, and nothing here touches it
 }
 
 // Config is what a Conn is told once.
@@ -46,11 +50,18 @@ type Config struct {
 	Most time.Duration
 	// Lost makes what Read and Write return when the connection ends under a COMMIT.
 	Lost func(Lost) error
+	// Keep takes what is left of a Conn that is given up at a deadline, where that is of use. It is
+	// called with locks held and must not wait. If it is nil the connection is closed.
+	Keep func(*Session)
 }
 
 // New returns a Conn over inner, which must not have been written to.
 func New(inner net.Conn, c Config) *Conn {
-	return &Conn{Conn: inner, lost: c.Lost, state: state{nameless: c.Nameless, locks: c.Locks, most: c.Most}}
+	conn := &Conn{Conn: inner, lost: c.Lost, keep: c.Keep, state: state{nameless: c.Nameless, locks: c.Locks, most: c.Most}}
+	if c.Keep != nil {
+		conn.state.params = map[string]string{}
+	}
+	return conn
 }
 
 // Arm has every burst from now on limited so that the server gives up by at.
@@ -67,7 +78,7 @@ func (c *Conn) Disarm() { c.set(untouched, time.Time{}) }
 func (c *Conn) set(m mode, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.state.mode, c.state.at, c.state.foreign, c.state.ended = m, at, false, nil
+	c.state.mode, c.state.at, c.state.foreign, c.state.ended, c.state.alone = m, at, false, nil, false
 }
 
 // Ended notes that the ctx of the running call has ended with why. A timeout
@@ -84,6 +95,13 @@ func (c *Conn) Cancelling() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state.foreign = true
+}
+
+// Alone notes that no cancel request is sent for the running call, for the server ends it itself.
+func (c *Conn) Alone() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state.alone = true
 }
 
 // Bounds reports whether a statement, given by its text or the name it is prepared
@@ -196,4 +214,36 @@ func (c *Conn) XID() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.xid
+}
+
+// Close ends the connection, unless it has become a Session's.
+func (c *Conn) Close() error {
+	c.mu.Lock()
+	c.closing = true
+	detached := c.detached
+	c.mu.Unlock()
+	if detached {
+		return nil
+	}
+	return c.Conn.Close()
+}
+
+// SetDeadline is that of the connection, unless it has become a Session's.
+func (c *Conn) SetDeadline(t time.Time) error { return c.setDeadline(net.Conn.SetDeadline, t) }
+
+// SetReadDeadline is as SetDeadline.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(net.Conn.SetReadDeadline, t) }
+
+// SetWriteDeadline is as SetDeadline.
+func (c *Conn) SetWriteDeadline(t time.Time) error {
+	return c.setDeadline(net.Conn.SetWriteDeadline, t)
+}
+
+func (c *Conn) setDeadline(set func(net.Conn, time.Time) error, t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.detached {
+		return net.ErrClosed
+	}
+	return set(c.Conn, t)
 }

@@ -44,7 +44,7 @@ var errFatal = errors.New("curfewpgx: the server ended the connection")
 func (c *Conn) failed(err error, writing bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := &c.state
+	s, why := &c.state, err
 	if c.over != nil {
 		return c.over
 	}
@@ -60,17 +60,17 @@ func (c *Conn) failed(err error, writing bool) error {
 			l.Outcome = Unknown
 		}
 		err = c.lost(l)
-	} else if s.inForce <= 0 {
+	} else if s.inForce <= 0 && !s.ping {
 		return err // the driver's own cancel request is all that ends the statement
 	}
 	// The server gives up by itself. So nobody has to wait for it, which the
 	// driver would, with a cancel request and in the place of a new connection.
 	c.over = err
-	inner := c.Conn
-	if tls, ok := inner.(interface{ NetConn() net.Conn }); ok {
-		inner = tls.NetConn() // the other's Close writes, and may wait
+	if session := c.detach(why, writing); session != nil {
+		c.keep(session)
+		return err
 	}
-	_ = inner.Close()
+	_ = bottom(c.Conn).Close() // the Close of TLS writes, and may wait
 	return err
 }
 

@@ -20,6 +20,7 @@ type state struct {
 	at      time.Time // of limited
 	ended   error     // of the call's ctx
 	foreign bool      // a cancel was sent that was not for the deadline
+	alone   bool      // no cancel is sent for the call
 
 	tx      byte          // status of the last ReadyForQuery: I, T or E
 	inForce time.Duration // limit local to the transaction: 0 for none, unknown
@@ -35,6 +36,11 @@ type state struct {
 	behind   string // answers to ours that come after those
 	byName   bool   // the answer with the transaction's id is known by its column
 	shift    int    // length of our text in front of the driver's simple query
+
+	ping    bool              // the running burst is the driver's ping
+	copying bool              // the server waits for the driver's data
+	params  map[string]string // what the server reported of itself, nil when nobody asks
+	key     []byte            // body of its BackendKeyData, nil likewise
 
 	commit commit
 	fatal  []byte // body of the FATAL error that came instead of COMMIT's answer
