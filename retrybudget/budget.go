@@ -84,7 +84,7 @@ func (b *Budget) TryTake() bool {
 // Hedges returns the view of b for hedges. It counts them apart, and it yields
 // to retries: a hedge gets nothing of the last half of the live credit, nor of
 // the last half of Burst. A hedge makes a good answer faster; a retry makes an
-// error good. The view fits what package race asks of a gate. A race reports no
+// error good. Nor do hedges save up more than HedgeBurst, see [Config]. The view fits what package race asks of a gate. A race reports no
 // successes: call Success yourself, or run the race inside Do.
 func (b *Budget) Hedges() *Budget {
 	b.must("Hedges")

@@ -32,6 +32,20 @@ type Config struct {
 	// room for the one that comes next.
 	Burst int
 
+	// HedgeBurst is how many hedges may come at once out of credit that they have not
+	// used before. What they do not use beyond it is left to retries, so that in every
+	// span of time from a to b
+	//
+	//	hedges ≤ Ratio × successes from a to b + HedgeBurst
+	//
+	// beside those that the floor or a Pool pays for. Without it a target that
+	// suddenly becomes slow, where every call asks for a hedge, gets what was earned
+	// while it was fast. Set it to a few where hedges must keep to their share in every
+	// second: see Hedges in the documentation of the package. Default: what a second's
+	// successes earn, on average over the Window, but 2 at least; negative: none, and no
+	// hedge on credit, since one needs room. More than a million panics.
+	HedgeBurst int
+
 	// Window is how long a success is worth something: between 0.9 and 1.0 of
 	// it, in ten slices. So the credit that is carried is never more than that
 	// of one Window, and a quiet night does not fund a storm. Default 10 s. From
@@ -84,12 +98,13 @@ const (
 
 // settings are what a Config comes to.
 type settings struct {
-	ppm     uint64 // micro-tokens one success earns
-	rate    uint64 // micro-tokens the floor gains a second
-	burst   uint64 // micro-tokens the floor holds
-	window  int64  // nanoseconds
-	observe bool
-	pool    Pool
+	ppm        uint64 // micro-tokens one success earns
+	rate       uint64 // micro-tokens the floor gains a second
+	burst      uint64 // micro-tokens the floor holds
+	hedgeBurst int64  // micro-tokens that hedges may save up, or aSecond
+	window     int64  // nanoseconds
+	observe    bool
+	pool       Pool
 }
 
 // settle checks c for the function named by who.
@@ -102,6 +117,9 @@ func (c Config) settle(who string) settings {
 	}
 	if c.Burst > maxBurst {
 		panic(fmt.Sprintf("retrybudget: %s: Burst %d is above %d", who, c.Burst, maxBurst))
+	}
+	if c.HedgeBurst > maxBurst {
+		panic(fmt.Sprintf("retrybudget: %s: HedgeBurst %d is above %d", who, c.HedgeBurst, maxBurst))
 	}
 	if c.Window != 0 && (c.Window < minWindow || c.Window > maxWindow) {
 		panic(fmt.Sprintf("retrybudget: %s: Window %v is not within %v and %v", who, c.Window, minWindow, maxWindow))
@@ -118,6 +136,12 @@ func (c Config) settle(who string) settings {
 		s.burst = defaultBurst * perToken
 	case c.Burst > 0:
 		s.burst = uint64(c.Burst) * perToken
+	}
+	switch {
+	case c.HedgeBurst == 0:
+		s.hedgeBurst = aSecond
+	case c.HedgeBurst > 0:
+		s.hedgeBurst = int64(c.HedgeBurst) * perToken
 	}
 	if s.window == 0 {
 		s.window = int64(defaultWindow)

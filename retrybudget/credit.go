@@ -50,6 +50,7 @@ type core struct {
 	apart  atomic.Uint64 // tokens of credit that were not one retry each: hedges, and second tokens
 	others atomic.Uint64 // retries that cost no credit
 	hedges atomic.Uint64
+	pace   account // of hedges; see payHedge
 
 	_             [line]byte
 	deniedRetries atomic.Uint64
@@ -60,6 +61,7 @@ type core struct {
 	armed   atomic.Bool   // whether a timer makes the marks
 	due     atomic.Int64  // when a mark is to be made or a slice expires
 	expired atomic.Uint64 // micro-tokens of successes that are worth nothing any more
+	oldest  atomic.Int64  // when the first success was counted that is worth something
 	shift   atomic.Int64  // added to the clock since it stepped
 	hold    atomic.Int64  // until when nothing is granted
 
@@ -162,7 +164,9 @@ func (c *core) turnLocked() (now int64, stepped bool) {
 		// In this order, so that no taker moves own.used over what expired.
 		expired := c.marks[0].successes * c.ppm
 		c.lapsed += c.own.lapse(expired)
+		c.pace.lapse(expired)
 		c.expired.Store(expired)
+		c.oldest.Store(c.marks[0].at)
 	}
 	c.due.Store(min(c.marks[len(c.marks)-1].at+c.slice, c.marks[0].at+c.window))
 	return now, stepped

@@ -32,6 +32,31 @@
 // Hedges spend from the same budget, through [Budget.Hedges]. Targets whose
 // names come from outside belong into a [Set].
 //
+// # Hedges
+//
+// A target that becomes slow is hedged by everybody at once, and credit from the
+// time when it was fast would pay for that. So hedges save up little of it. Of 3000
+// calls a second, which become 750 because the target takes four times as long, and
+// all of which then ask for a hedge, these are hedged in the worst second, beside a
+// budget of a tenth and without a floor:
+//
+//	if hedges spent what retries do              100 %
+//	by default, what a second earned              50 %
+//	with a HedgeBurst of 5                      10.6 %
+//	with a HedgeBurst of 5 and a Ratio of 0.09   9.7 %
+//
+// (TestTheHedgesAfterAStepAreThoseOfThePackageComment counts them.) Where hedges
+// are to keep to a share of every second, give them a HedgeBurst that is a small part
+// of that share, and lower the Ratio by it:
+//
+//	// Hedges are at most a tenth of any second with 800 calls or more: 72, 5, and 3 of the floor.
+//	var search = retrybudget.New("search", retrybudget.Config{Ratio: 0.09, HedgeBurst: 5})
+//
+// What it costs while the target is well is that some calls are refused a hedge when
+// many want one at the same time: the suite tail of bench has the figures.
+//
+// # Attempts and layers
+//
 // A [Policy] counts attempts and not retries. "Three retries" is four attempts,
 // and half of those who read it take it for three; it is attempts that the
 // target sees, that share the deadline, and that multiply from layer to layer.

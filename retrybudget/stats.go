@@ -62,7 +62,7 @@ func (b *Budget) Stats() Stats {
 	s.RecentHedges = uint64(max(int64(s.Hedges-since.hedges), 0))
 	s.Credit, s.Floor = math.MaxInt, math.MaxInt
 	if !c.unlimited {
-		s.Credit, s.Floor = int(c.tokens(b.hedge)), int(c.floor.tokens(now, b.hedge))
+		s.Credit, s.Floor = int(c.tokens(now, b.hedge)), int(c.floor.tokens(now, b.hedge))
 	}
 	if c.fleet != nil {
 		c.fleet.stats(now, b.hedge, &s)
@@ -97,6 +97,9 @@ func (b *Budget) String() string {
 	default:
 		fmt.Fprintf(&t, "; cap %s%% of successes", decimal(c.ppm, perToken/100))
 	}
+	if c.hedgeBurst > 0 && !c.unlimited {
+		fmt.Fprintf(&t, ", %d hedges at once", c.hedgeBurst/perToken)
+	}
 	if c.floor.burst > 0 && !c.unlimited {
 		fmt.Fprintf(&t, " + %s/s, burst %d", decimal(c.rate, perToken), c.burst/perToken)
 	}
@@ -119,14 +122,12 @@ func (b *Budget) String() string {
 }
 
 // tokens returns how many retries, or hedges, in a row credit pays for.
-func (c *core) tokens(hedge bool) uint64 {
-	expired := c.expired.Load()
-	earned := c.successes.Load() * c.ppm
-	if !hedge {
-		return c.own.tokens(earned, expired)
+func (c *core) tokens(now int64, hedge bool) uint64 {
+	if hedge {
+		n, _ := c.hedgeTokens(now)
+		return n
 	}
-	fresh := c.own.fresh(earned, expired)
-	return (fresh - min(fresh, (earned-expired)/2)) / perToken
+	return c.own.tokens(c.successes.Load()*c.ppm, c.expired.Load())
 }
 
 // decimal prints n parts of one, of which there are per, as a decimal number.
@@ -145,6 +146,9 @@ func (b *Budget) why(cost uint64) string {
 	}
 	if b.hedge {
 		reason = "the credit left is kept for retries"
+		if _, paced := b.core.hedgeTokens(b.core.upToDate()); paced {
+			reason = "hedges have used theirs, and wait for successes"
+		}
 	}
 	if left := b.core.hold.Load() - b.core.upToDate(); left > 0 {
 		return fmt.Sprintf("retries are held for %v", time.Duration(left).Round(time.Millisecond))

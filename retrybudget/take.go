@@ -40,15 +40,17 @@ func (c *core) take(g *grant, cost uint64, hedge bool) bool {
 	}
 	expired := c.expired.Load()
 	earned := c.successes.Load() * c.ppm
-	keep := uint64(0)
+	paid := false
 	if hedge {
-		keep = (earned - expired) / 2
+		paid = c.payHedge(now, g, cost, earned, expired)
 	} else if c.own.takeBack(&g.spent, cost, expired) {
 		g.from = fromBack
 		c.countBeside(hedge, 1)
 		return true
+	} else {
+		paid = c.own.take(&g.spent, cost, 0, earned, expired)
 	}
-	if c.own.take(&g.spent, cost, keep, earned, expired) {
+	if paid {
 		g.from = fromCredit
 		if hedge || cost > perToken {
 			c.countApart(*g, 1)
