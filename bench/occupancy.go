@@ -231,6 +231,7 @@ func occupancyCases(s Scale) []Case {
 		Timeouts: []time.Duration{100 * second}, Warm: 100 * second, Length: pick(s, 300*second, 200*second), Seed: 1,
 	}
 	if s.Tiny { // the same shares of fewer
+		slow.Rate /= 4
 		dead.Rate, dead.Threads = dead.Rate/5, dead.Threads/5
 	}
 	deadline := func(in inflow, d time.Duration) inflow {
@@ -242,7 +243,7 @@ func occupancyCases(s Scale) []Case {
 	cases := []Case{
 		pair("inverted timeouts", "in-flight", true, inverted, inverted, second, inFlight),
 		pair("slow dependency", "factor", true, slow, deadline(slow, 2*second), second, factor),
-		pair("dead backend", "served-%", true, dead, deadline(dead, second), pick(s, 8*second, 5*second), served),
+		pair("dead backend", "served-%", true, dead, deadline(dead, second), pick(s, 8*second, 4*second), served),
 	}
 	if s.Tiny {
 		return cases

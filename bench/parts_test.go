@@ -70,9 +70,11 @@ func TestTheWorstSecondIsFoundBetweenTheClocksSeconds(t *testing.T) {
 			hedged = append(hedged, at)
 		}
 	}
-	assert.InDelta(t, 50, most(ended, hedged, 3*time.Second, 10*time.Second, time.Second), .1)
-	assert.InDelta(t, 25, most(ended, hedged, 3*time.Second, 10*time.Second, 2*time.Second), .1)
-	assert.Zero(t, most(ended, hedged, 6*time.Second, 10*time.Second, time.Second))
+	calls := func(n float64) float64 { return n }
+	assert.InDelta(t, .5, most(ended, hedged, 3*time.Second, 10*time.Second, calls), .001)
+	assert.InDelta(t, .25, most(ended, hedged, 3*time.Second, 10*time.Second, func(n float64) float64 { return n + 100 }), .001)
+	assert.InDelta(t, .49, most(ended, hedged, 4010*time.Millisecond, 5*time.Second+10*time.Millisecond, calls), .011)
+	assert.Zero(t, most(ended, hedged, 6*time.Second, 10*time.Second, calls))
 }
 
 // The table of the simulator's own runs, for a tenth and half of the attempts failing.
@@ -83,7 +85,7 @@ func TestTheStormsOfOneClassAreThoseOfTheSimulator(t *testing.T) {
 		"breaker": {{.931, 1.034}, {.498, 1}},
 	} {
 		for i, failing := range []float64{.1, .5} {
-			r := simulateStorm(storm{Kind: kind, Failing: failing, Seed: 1})
+			r := simulateStorm(storm{Kind: kind, Failing: failing, Lasts: 10 * time.Second, Seed: 1})
 			assert.InDelta(t, want[i][0], float64(r.Successes)/float64(r.Calls), .02, "%s: success at %g", kind, failing)
 			assert.InDelta(t, want[i][1], float64(r.Attempts)/float64(r.Calls), .03, "%s: load at %g", kind, failing)
 		}

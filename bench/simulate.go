@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/curfew-go/curfew/bench/fleet"
@@ -40,7 +41,8 @@ func elsewhere(name string, in, out any) error {
 		return err
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), simulateEnv+"="+name)
+	// A program with the race detector waits a second before it ends, for reports of others.
+	cmd.Env = append(os.Environ(), simulateEnv+"="+name, strings.TrimSpace("GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0"))
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

@@ -27,6 +27,7 @@ var _ = register(Suite{
 type storm struct {
 	Kind    string
 	Failing float64
+	Lasts   time.Duration
 	Seed    uint64
 }
 
@@ -79,7 +80,7 @@ var judges = map[string]func() judge{
 var errFailing = errors.New("503 service unavailable")
 
 func (s storm) run() (r stormResult) {
-	const clients, rate, lasts = 100, 10.0, 10 * time.Second
+	const clients, rate = 100, 10.0
 	pool := &pooltest.Memory{}
 	var mu sync.Mutex // of r and of judges
 	var all sync.WaitGroup
@@ -88,7 +89,7 @@ func (s storm) run() (r stormResult) {
 		do, leave := s.client(pool, &mu)
 		defer leave()
 		all.Go(func() {
-			for end := time.Now().Add(lasts); ; {
+			for end := time.Now().Add(s.Lasts); ; {
 				time.Sleep(time.Duration(load.ExpFloat64() / rate * float64(time.Second)))
 				if time.Now().After(end) {
 					return
@@ -151,12 +152,11 @@ func (s storm) client(pool retrybudget.Pool, mu *sync.Mutex) (do func(attempt fu
 	}, func() {}
 }
 
-func stormSystem(name, kind string, failing float64) System {
+func stormSystem(name string, in storm) System {
 	return System{name, func() Work {
-		seed := uint64(0)
 		return Work{Sample: func() []Metric {
-			seed++
-			r := simulateStorm(storm{kind, failing, seed})
+			in.Seed++
+			r := simulateStorm(in)
 			return []Metric{{"load", float64(r.Attempts) / float64(r.Calls)}, {"success-%", 100 * float64(r.Successes) / float64(r.Calls)}}
 		}}
 	}}
@@ -175,6 +175,10 @@ func fleetSystem(name string, c fleet.Config) System {
 
 func stormCases(s Scale) []Case {
 	var cases []Case
+	lasts := 10 * time.Second
+	if s.Tiny {
+		lasts = time.Second
+	}
 	for _, failing := range []float64{.1, .5, 1} {
 		if s.Tiny && failing != .5 {
 			continue
@@ -183,7 +187,7 @@ func stormCases(s Scale) []Case {
 		for _, k := range []struct{ name, kind string }{
 			{"curfew", "curfew"}, {"three retries", "three"}, {"brooker/bucket", "bucket"}, {"brooker/breaker", "breaker"}, {"none", "none"},
 		} {
-			c.Systems = append(c.Systems, stormSystem(k.name, k.kind, failing))
+			c.Systems = append(c.Systems, stormSystem(k.name, storm{Kind: k.kind, Failing: failing, Lasts: lasts}))
 		}
 		cases = append(cases, c)
 	}
@@ -199,7 +203,7 @@ func stormCases(s Scale) []Case {
 			continue
 		}
 		config := fleet.Default()
-		config.Members, config.Rate, config.Failing = f.members, f.rate, f.failing
+		config.Members, config.Rate, config.Failing, config.Length = f.members, f.rate, f.failing, lasts
 		c := Case{
 			Name:   fmt.Sprintf("fleet of %d, %g calls/s, %g%% failing", f.members, f.rate, 100*f.failing),
 			Parent: "none", Main: "load", Alone: true, Rounds: 1, Takes: pick(s, 8*time.Second, 1500*time.Millisecond),
