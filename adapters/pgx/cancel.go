@@ -3,11 +3,8 @@ package curfewpgx
 import (
 	"context"
 	"errors"
-	"io"
 	"math"
 	"net"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,9 +18,11 @@ import (
 //
 //	ended ──20%──▶ cancel request ──40%──▶ no longer sent ──40%──▶ socket ends
 //
-// A request that was not ready in time is sent when the connection is given up.
-// At a deadline that the server knows, the middle ones are left out. An answer at any step ends the climb, but for a request already sent: its end is
-// awaited until the socket's. The driver calls the two methods in turn, never at once.
+// Where more than two calls are cancelled at once, all of it takes up to five times as long, a second
+// at most and never beyond the deadline. A request that was not ready in time is sent when the
+// connection is given up. At a deadline that the server knows, the middle ones are left out. An answer at any
+// step ends the climb, but for a request already sent: its end is awaited until the socket's. The driver
+// calls the two methods in turn, never at once.
 type ladder struct {
 	conn  *pgconn.PgConn
 	slush wire.Slush
@@ -51,15 +50,24 @@ func (l *ladder) HandleCancel(ctx context.Context) {
 		return
 	}
 	end := began.Add(l.patience())
+	last := began.Add(max(l.patience(), min(manyTimes*l.patience(), time.Second)))
 	forDeadline := errors.Is(ctx.Err(), context.DeadlineExceeded)
 	if call.slush > 0 {
 		// Timers come late on a busy machine. That shortens the steps, not the caller's time.
-		if at, ok := call.user.Deadline(); ok && (forDeadline || at.Before(end)) {
-			end = at
+		if at, ok := call.user.Deadline(); ok {
+			if forDeadline || at.Before(end) {
+				end = at
+			}
+			if forDeadline || at.Before(last) {
+				last = at
+			}
 		}
 	}
 	if least := began.Add(leastLimit); end.Before(least) {
 		end = least
+	}
+	if last.Before(end) {
+		last = end
 	}
 	if s != nil {
 		s.Ended(ctx.Err())
@@ -77,11 +85,19 @@ func (l *ladder) HandleCancel(ctx context.Context) {
 	if s != nil {
 		server = s.Conn.RemoteAddr()
 	}
-	r := &request{answered: make(chan struct{}), until: end}
+	sendBy := func(end time.Time) time.Time { return began.Add(end.Sub(began) * 60 / 100) }
+	r := &request{
+		answered: make(chan struct{}),
+		conn:     l.conn.Conn(),
+		longer:   bounds{sendBy(last), last},
+		bounds:   bounds{sendBy(end), end},
+	}
 	l.request, l.done = r, make(chan struct{})
 	slush := end.Sub(began)
+	l.crowd.join()
 	go func() {
 		defer close(l.done)
+		defer l.crowd.leave()
 		grace := time.NewTimer(slush * 20 / 100)
 		defer grace.Stop()
 		select {
@@ -92,11 +108,14 @@ func (l *ladder) HandleCancel(ctx context.Context) {
 		if s != nil && !forDeadline {
 			s.Cancelling()
 		}
-		ctx, cancel := context.WithDeadline(context.WithValue(context.Background(), requestKey{}, r), began.Add(slush*60/100))
-		defer cancel()
-		l.crowd.cancel(ctx, l.conn, server, r)
+		l.crowd.cancel(context.WithValue(context.Background(), requestKey{}, r), l.conn, server, r)
 	}()
 }
+
+// manyTimes is how much longer the steps may take when many are cancelled at once. To give up a
+// connection and log in anew costs a server what a hundred cancels cost, so that those who
+// gave theirs up are what the others wait for (docs/decisions/pgx.md).
+const manyTimes = 5
 
 // HandleUnwatchAfterCancel ends the climb. It returns once no cancel request is
 // under way; after one whose end was not seen the connection is closed.
@@ -105,9 +124,9 @@ func (l *ladder) HandleUnwatchAfterCancel() {
 		l.request.answer()
 		<-l.done
 		s, ours := l.conn.Conn().(*stream.Conn)
-		unheard := ours && l.request.unheard()
+		unheard := ours && s.Lost() != nil && l.request.unheard()
 		if unheard {
-			go l.cancelBehind(s.Conn.RemoteAddr())
+			go l.cancelBehind(s.Conn.RemoteAddr(), l.request)
 		}
 		if unheard || l.request.mayStrike() {
 			// With the background context Close does not come back to the watcher
@@ -125,11 +144,15 @@ func (l *ladder) HandleUnwatchAfterCancel() {
 // at once are many requests, and on a busy machine none of them is ready in its share of the
 // slush. Without it the server works on until its own limit. The request can hit no other
 // statement, since the connection is given up.
-func (l *ladder) cancelBehind(server net.Addr) {
-	r := &request{answered: make(chan struct{}), until: time.Now().Add(linger)} // nobody waits for it
-	ctx, cancel := context.WithDeadline(context.WithValue(context.Background(), serverKey{}, server), r.until)
-	defer cancel()
-	l.crowd.cancel(ctx, l.conn, server, r)
+func (l *ladder) cancelBehind(server net.Addr, before *request) {
+	if before.heard() {
+		return
+	}
+	end := time.Now().Add(linger) // nobody waits for it
+	r := &request{answered: make(chan struct{}), bounds: bounds{end, end}}
+	l.crowd.join()
+	defer l.crowd.leave()
+	l.crowd.cancel(context.WithValue(context.Background(), serverKey{}, server), l.conn, server, r)
 }
 
 // serverKey is the key of the server's address, which a connection that was given up does not tell.
@@ -139,133 +162,4 @@ type serverKey struct{}
 func (l *ladder) patience() time.Duration {
 	d := l.slush.Of(math.MaxInt64)
 	return min(max(d, leastLimit), time.Second)
-}
-
-type requestKey struct{}
-
-// A request is one cancel request. The server tells nothing about it but that it
-// closes its connection, which it does after it has signalled the backend.
-type request struct {
-	answered chan struct{} // closed when the call needs no cancel any more
-	until    time.Time
-
-	mu    sync.Mutex
-	moot  bool // guarded by mu: answered is closed
-	sent  bool // guarded by mu
-	ended bool // guarded by mu: the server closed the connection
-}
-
-// answer says that the call has its answer: a request not yet sent stays so.
-func (r *request) answer() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.moot = true
-	close(r.answered)
-}
-
-// mayStrike reports whether the request was sent and may still reach the server.
-func (r *request) mayStrike() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.sent && !r.ended
-}
-
-// unheard reports whether the call's time is over and no request was sent.
-func (r *request) unheard() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return !r.sent && !time.Now().Before(r.until)
-}
-
-// begin notes that the request is being sent, and reports whether it is still needed.
-func (r *request) begin() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.sent = r.sent || !r.moot
-	return r.sent
-}
-
-// notSent undoes begin.
-func (r *request) notSent() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.sent = false
-}
-
-func (r *request) end() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ended = true
-}
-
-var errMoot = errors.New("curfewpgx: nothing left to cancel")
-
-// requestConn carries a request. The driver itself does not look at how the
-// connection ends, so this does.
-type requestConn struct {
-	net.Conn
-	request *request
-	wrote   bool
-	once    sync.Once // of Close, which TLS and the driver both call
-}
-
-// Read notes the end that the server makes.
-func (c *requestConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if err == io.EOF {
-		c.request.end()
-	}
-	return n, err
-}
-
-func (c *requestConn) Write(p []byte) (int, error) {
-	if !c.request.begin() {
-		return 0, errMoot
-	}
-	n, err := c.Conn.Write(p)
-	c.wrote = c.wrote || n > 0
-	if !c.wrote && err != nil { // its time was over before the first byte
-		c.request.notSent()
-	}
-	return n, err
-}
-
-// linger is how long a request that was given up is left open, and how long one that is sent
-// behind the call may take. A pooler must
-// not see it go first: pgbouncer 1.18 ended with "bad client state" when cancel connections
-// were closed before it had passed the request on.
-const linger = 10 * time.Second
-
-// Close waits for the end that the server makes, until the request's time is
-// up. After that the connection is closed behind the caller's back.
-func (c *requestConn) Close() error {
-	c.once.Do(func() {
-		c.request.mu.Lock()
-		open := c.request.sent && !c.request.ended
-		c.request.mu.Unlock()
-		if !open {
-			_ = c.Conn.Close()
-			return
-		}
-		if c.drain(c.request.until) {
-			c.request.end()
-			_ = c.Conn.Close()
-			return
-		}
-		go func() {
-			c.drain(time.Now().Add(linger))
-			_ = c.Conn.Close()
-		}()
-	})
-	return nil
-}
-
-// drain reads to the end of the connection and reports whether it came before until.
-func (c *requestConn) drain(until time.Time) bool {
-	if c.Conn.SetReadDeadline(until) != nil {
-		return false
-	}
-	_, err := io.Copy(io.Discard, c.Conn)
-	// TLS says goodbye to a server that may have gone, which answers with a reset.
-	return err == nil || errors.Is(err, syscall.ECONNRESET)
 }

@@ -35,7 +35,9 @@ type settings struct {
 // Slush sets how much of the time left is kept back from the server's limit, for
 // both ways and the steps of a cancel. The default is the zero wire.Slush: 5%, at
 // least 2 ms and at most 50 ms. A call without deadline that is cancelled has the Slush's
-// Cap for these steps, or a second where there is none.
+// Cap for these steps, or a second where there is none. Where more than two are cancelled at once they
+// have up to five times as long, a second at most: by default a call is then back 250 ms after its
+// cancel at the latest, and not 50.
 func Slush(s wire.Slush) Option { return option(func(c *settings) { c.slush = s }) }
 
 // BehindPooler says that a pooler stands before the server and gives each

@@ -24,10 +24,14 @@
 // cancelled, has the slush for three steps: a grace for the server's own answer
 // (20%), a cancel request that is awaited to its end (40%), and the end of the socket
 // (40%). A cancel request of which the end was not seen costs the connection:
-// it could hit the next statement. More than two at a time share one further connection, which
-// is made for them with the credentials of the configuration, signals them by
-// pg_cancel_backend, and ends when none is left; one that was not ready in time is sent, for
-// up to ten seconds, when its connection has been given up.
+// it could hit the next statement. One that was not ready in time is sent, for up to ten seconds, when
+// its connection has been given up.
+//
+// Of calls that are cancelled at once up to four send a request each. More than these share one further
+// connection, which is made for them with the credentials of the configuration, signals them by
+// pg_cancel_backend, and ends a second after the last. With more than two at once the steps take up to five times as
+// long: a server that is told of many has no answer for the last within the slush, and logins in the place of
+// connections that were given up would be what it does next.
 //
 // # What was given up
 //
