@@ -43,8 +43,8 @@ func Slush(s wire.Slush) Option { return option(func(c *settings) { c.slush = s 
 // BehindPooler says that a pooler stands before the server and gives each
 // transaction another server connection, as pgbouncer does in transaction mode. No
 // statement is then kept prepared for the limit, which costs the server one parse
-// a burst. Without the option a connection finds out for itself, at the price of up to two
-// statements that fail with 26000 or 42P05.
+// a burst. Without the option a connection finds out for itself: at no price in the modes that
+// leave statements unnamed, and with cached statements at that of up to two that fail with 26000 or 42P05.
 func BehindPooler() Option { return option(func(c *settings) { c.pooler = true }) }
 
 // LockWait has a statement that waits for a lock give up after a share of its limit, above 0 and below

@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	curfewpgx "github.com/curfew-go/curfew/adapters/pgx"
 	"github.com/curfew-go/curfew/internal/netproxy"
+	"github.com/curfew-go/curfew/internal/servers"
 )
 
 // walks are sequences of calls whose turns to the server are counted.
@@ -160,5 +162,67 @@ func TestTheServerSeesTheLimitAndKeepsNothingOfIt(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, conn.DeallocateAll(ctx)) // pgx must forget its own
 		assertLimit(t, 30*time.Second, see(ctx, t, conn))
+	})
+}
+
+// Without being told of a pooler: what is kept prepared needs proof that there is none.
+func TestNoStatementIsLostBehindAPoolerAndOneIsKeptWithout(t *testing.T) {
+	server := start(t)
+	bouncer := servers.StartPgBouncer(t, server)
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec} {
+		t.Run(mode.String(), func(t *testing.T) {
+			holder, pooled := bare(t, config(t, bouncer, bouncer.Addr(), pgx.QueryExecModeSimpleProtocol)), connect(t, config(t, bouncer, bouncer.Addr(), mode))
+			backends := map[int]bool{}
+			for n := range 8 {
+				tx, err := holder.Begin(t.Context()) // has the server connection that was given back last
+				require.NoError(t, err)
+				for range 2 {
+					var pid int
+					require.NoError(t, pooled.QueryRow(within(t, time.Minute), "select pg_backend_pid() + $1 - $1", 1).Scan(&pid))
+					backends[pid] = true
+				}
+				if n%2 == 0 {
+					require.NoError(t, tx.Rollback(t.Context()))
+					require.NoError(t, ask(within(t, time.Minute), pooled, "select $1::int"))
+					continue
+				}
+				require.NoError(t, tx.Rollback(t.Context()))
+			}
+			t.Logf("%d server connections", len(backends))
+
+			direct := connect(t, config(t, server, server.Addr(), mode))
+			for range 2 {
+				require.NoError(t, ask(within(t, time.Minute), direct, "select $1::int"))
+			}
+			var kept int
+			require.NoError(t, direct.QueryRow(within(t, time.Minute), "select count(*) from pg_prepared_statements where name = 'curfewpgx_limit'").Scan(&kept))
+			assert.Equal(t, 1, kept)
+		})
+	}
+}
+
+// A COMMIT whose deferred constraint fails ends the transaction, and leaves the connection as it
+// was, without having anybody wait for the ROLLBACK that this takes.
+func TestAConstraintThatFailsInCommitLeavesTheConnection(t *testing.T) {
+	server := start(t)
+	eachMode(t, func(t *testing.T, mode pgx.QueryExecMode) {
+		conn := connect(t, config(t, server, server.Addr(), mode))
+		ctx := within(t, time.Minute)
+		_, err := conn.Exec(ctx, "create table if not exists c (n int unique deferrable initially deferred)")
+		require.NoError(t, err)
+		for range 20 {
+			err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+				_, err := tx.Exec(ctx, "insert into c values ($1), ($1)", 1)
+				return err
+			})
+			var pg *pgconn.PgError
+			require.ErrorAs(t, err, &pg)
+			require.Equal(t, "23505", pg.Code)
+			require.False(t, conn.IsClosed())
+			require.Equal(t, byte('I'), conn.PgConn().TxStatus())
+			var rows int
+			require.NoError(t, conn.QueryRow(ctx, "select count(*) from c").Scan(&rows))
+			require.Zero(t, rows)
+		}
 	})
 }

@@ -41,8 +41,10 @@ type call struct {
 	slush  time.Duration
 	armed  bool          // the server has the limit
 	lock   time.Duration // the server's limit of waits for locks in it; 0 when it has none
-	ladder *ladder
+	ladder *ladder       // nil where the driver may see when user ends; else steps
+	steps  ladder
 	early  early  // inner, where that has to end before user does
+	rows   rows   // of a query
 	undo   func() // releases what join made; nil when it made nothing
 	ended  bool
 }
@@ -98,11 +100,15 @@ func (c *conn) startWith(ctx context.Context, phase string, arm func(limit time.
 	_, kills := c.db.dialect.(dialect.Killer)
 	switch {
 	case kills && k.user.Done() != nil:
-		var killer *killer
-		if phase != "" && c.id != 0 {
-			killer = c.db.killer
+		if c.cut == nil {
+			c.cut = make(chan struct{})
 		}
-		k.ladder = climbWith(k.user, killer, c.id, k.slush, c.db.patience())
+		k.ladder = &k.steps
+		k.ladder.id, k.ladder.cut, k.ladder.slush, k.ladder.patience = c.id, c.cut, k.slush, c.db.patience()
+		if phase != "" && c.id != 0 {
+			k.ladder.killer = c.db.killer
+		}
+		k.ladder.start(k.user, left)
 		k.inner = k.ladder
 	case kills:
 		k.inner = k.user

@@ -16,6 +16,9 @@ type conn struct {
 	db    *connector
 	id    int64 // by which it can be killed; 0 when that is not proven
 
+	cut     chan struct{}  // closed by a ladder that ends the socket, and with it the connection's use
+	scratch []driver.Value // for what is read and dropped
+
 	tx      *tx    // the open transaction that BeginTx began, or nil
 	why     error  // not nil: the connection must not be used again
 	skipped string // the text that the driver has just asked to be prepared
@@ -113,7 +116,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		return nil, c.after(k, st, !sqltext.Reads(query), err, k.end(err))
 	}
 	_ = c.after(k, st, false, nil, nil)
-	return &rows{inner: result, call: k, query: query}, nil
+	return k.rowsOf(result, query), nil
 }
 
 // PrepareContext implements driver.ConnPrepareContext.

@@ -18,9 +18,12 @@ import (
 type ladder struct {
 	context.Context // of the user, for its values and its deadline
 
-	killer *killer // nil: nothing is killed
-	id     int64
-	cut    chan struct{} // closed when the socket is to end
+	killer   *killer // nil: nothing is killed
+	id       int64
+	cut      chan struct{} // the connection's, closed when the socket is to end
+	slush    time.Duration // 0 without deadline
+	patience time.Duration // the slush of a call that has no deadline
+	from     time.Time     // when the slush begins; only where the timer is set
 
 	mu     sync.Mutex
 	err    error         // guarded by mu: why cut is closed
@@ -43,23 +46,25 @@ func (l *ladder) Err() error {
 	return l.err
 }
 
-// climbWith starts a ladder for a call under user: at the beginning of the slush when
-// there is one, and else when user ends, with patience.
-func climbWith(user context.Context, k *killer, id int64, slush, patience time.Duration) *ladder {
-	l := &ladder{Context: user, killer: k, id: id, cut: make(chan struct{})}
-	left, bounded := budget.Remaining(user)
-	if bounded && slush > 0 && k != nil { // else all there is to do is to be done at the deadline
-		from := time.Now().Add(left - slush)
-		l.timer = time.AfterFunc(left-slush+slush*20/100, func() { l.run(from, slush, context.DeadlineExceeded) })
+// start starts the ladder of a call under user, of which left is left: at the beginning of the
+// slush when there is one, and else when user ends, with patience.
+func (l *ladder) start(user context.Context, left time.Duration) {
+	l.Context = user
+	if l.slush > 0 && l.killer != nil { // else all there is to do is to be done at the deadline
+		l.from = time.Now().Add(left - l.slush)
+		l.timer = time.AfterFunc(left-l.slush+l.slush*20/100, l.slushBegan)
 	}
-	l.unwatch = context.AfterFunc(user, func() {
-		began := time.Now()
-		if left, bounded := budget.Remaining(user); bounded && slush > 0 {
-			patience = min(patience, left)
-		}
-		l.run(began, max(patience, 0), user.Err())
-	})
-	return l
+	l.unwatch = context.AfterFunc(user, l.userEnded)
+}
+
+func (l *ladder) slushBegan() { l.run(l.from, l.slush, context.DeadlineExceeded) }
+
+func (l *ladder) userEnded() {
+	began, patience := time.Now(), l.patience
+	if left, bounded := budget.Remaining(l.Context); bounded && l.slush > 0 {
+		patience = min(patience, left)
+	}
+	l.run(began, max(patience, 0), l.Context.Err())
 }
 
 // run is the climb, by whoever comes first.

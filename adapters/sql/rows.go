@@ -17,6 +17,12 @@ type rows struct {
 	last  error // the last of Next, when it was one
 }
 
+// rowsOf returns the rows of the call, which has one set of them.
+func (k *call) rowsOf(inner driver.Rows, query string) *rows {
+	k.rows = rows{inner: inner, call: k, query: query}
+	return &k.rows
+}
+
 // Columns implements driver.Rows.
 func (r *rows) Columns() []string { return r.inner.Columns() }
 
@@ -60,7 +66,8 @@ func (r *rows) Close() error {
 }
 
 func (r *rows) drain() {
-	dest := make([]driver.Value, len(r.inner.Columns()))
+	dest := r.room()
+	defer func() { clear(r.call.conn.scratch) }()
 	for r.last == nil {
 		switch err := r.inner.Next(dest); {
 		case err == nil:
@@ -73,9 +80,20 @@ func (r *rows) drain() {
 			if r.NextResultSet() != nil { // which keeps it
 				return
 			}
-			dest = make([]driver.Value, len(r.inner.Columns()))
+			dest = r.room()
 		}
 	}
+}
+
+// room returns a place for a row that nobody reads.
+func (r *rows) room() []driver.Value {
+	n := len(r.inner.Columns())
+	c := r.call.conn
+	if cap(c.scratch) < n {
+		c.scratch = make([]driver.Value, n)
+	}
+	c.scratch = c.scratch[:n]
+	return c.scratch
 }
 
 // HasNextResultSet implements driver.RowsNextResultSet.

@@ -107,7 +107,7 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 		return nil, s.conn.after(k, st, !sqltext.Reads(s.query), err, k.end(err))
 	}
 	_ = s.conn.after(k, st, false, nil, nil)
-	return &rows{inner: result, call: k, query: s.query}, nil
+	return k.rowsOf(result, s.query), nil
 }
 
 // Exec implements driver.Stmt.

@@ -55,8 +55,8 @@ func (mariadb) Limit(s Statement, d time.Duration) Statement {
 // limited returns query with the limit d in its text, and with that of waits for the locks of
 // rows and of metadata where it is a second or more: 0 would be not to wait at all.
 func limited(d, lockWait time.Duration, query string) string {
-	text := make([]byte, 0, 128+len(query))
-	text = append(text, "SET STATEMENT max_statement_time="...)
+	var buf [256]byte // most texts fit, and only the string is allocated
+	text := append(buf[:0], "SET STATEMENT max_statement_time="...)
 	// Whole milliseconds: below a microsecond it would round to 0, which is none.
 	text = strconv.AppendFloat(text, min(d, maxLimit).Seconds(), 'f', 3, 64)
 	if seconds := int64(min(lockWait, maxLimit) / time.Second); seconds > 0 {

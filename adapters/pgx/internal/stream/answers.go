@@ -2,6 +2,7 @@ package stream
 
 import (
 	"bytes"
+	"encoding/binary"
 	"strconv"
 	"strings"
 	"time"
@@ -36,6 +37,9 @@ func (s *state) settled() {
 		s.inForce, s.armed, s.xid, s.wrote = 0, false, 0, false
 	}
 	s.commit, s.ready, s.copying, s.ping = none, true, false, false
+	if s.direct == inquired { // and not answered
+		s.direct = unproven
+	}
 }
 
 // parameter learns from the parameters of the startup what the server can.
@@ -68,16 +72,22 @@ func isIDs(body []byte) bool {
 	return len(body) > 2 && bytes.HasPrefix(body[2:], []byte(idName+"\x00"))
 }
 
-// idIn returns the id in the DataRow of selectID, 0 for NULL.
-func idIn(body []byte) uint64 {
-	if len(body) < 6 {
-		return 0
+// lastColumn returns the value of the last column of a DataRow, nil for NULL and for
+// what is none.
+func lastColumn(body []byte) (value []byte) {
+	if len(body) < 2 {
+		return nil
 	}
-	id, err := strconv.ParseUint(string(body[6:]), 10, 64)
-	if err != nil {
-		return 0
+	for body = body[2:]; len(body) >= 4; {
+		n := int(int32(binary.BigEndian.Uint32(body)))
+		body = body[4:]
+		if n > len(body) {
+			return nil
+		}
+		value = body[:max(n, 0)]
+		body = body[max(n, 0):]
 	}
-	return id
+	return value
 }
 
 // An errorField is one of an ErrorResponse.
@@ -116,12 +126,7 @@ const limitDetail = DetailPrefix + "the statement limit, set from the deadline o
 // limit ran out, and with the position in the driver's own text. A FATAL one
 // under COMMIT is kept back, for it does not say whether it came before.
 func (s *state) failed(body, out []byte, now func() time.Time) []byte {
-	if strings.Contains(s.expected, "Z") {
-		s.expected = "ZC" // the COMMIT behind ends the transaction
-	} else {
-		s.expected = ""
-	}
-	s.behind, s.theirs, s.byName = "", 0, false
+	s.expected, s.behind, s.theirs, s.byName = "", "", 0, false
 	all, sound := fields(body)
 	if !sound {
 		out, start := begin(out, 'E')
@@ -137,6 +142,10 @@ func (s *state) failed(body, out []byte, now func() time.Time) []byte {
 		case 'V':
 			severity = string(f.value)
 		}
+	}
+	if s.undone { // nothing is known of the transaction
+		s.fatal = bytes.Clone(body)
+		return out
 	}
 	if s.commit == asked {
 		if !Refuses(severity, code) {
@@ -169,7 +178,7 @@ func (s *state) failed(body, out []byte, now func() time.Time) []byte {
 		// there before we made it, means a pooler that changes connections.
 		if strings.Contains(text, limitName) || strings.Contains(text, idName) {
 			s.nameless = s.nameless || s.lost || code == "42P05"
-			s.limitKept, s.idKept, s.lost = false, false, true
+			s.limitKept, s.idKept, s.lost, s.direct = false, false, true, refuted
 		}
 	}
 	return end(append(out, 0), start)

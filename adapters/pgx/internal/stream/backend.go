@@ -2,6 +2,8 @@ package stream
 
 import (
 	"bytes"
+	"encoding/binary"
+	"strconv"
 	"time"
 )
 
@@ -9,8 +11,8 @@ import (
 // from its type and what is expected:
 //
 //	state.expected   the next answers to messages of ours, by type; p and q are the
-//	                 ParseComplete of limitName and idName, and X the DataRow with
-//	                 the transaction's id
+//	                 ParseComplete of limitName and idName, X the DataRow with the
+//	                 transaction's id, and K one that ends with the server's process id
 //	state.theirs     how many statements of the driver's come to their end first
 //	state.behind     what is expected then
 type backend struct {
@@ -100,13 +102,13 @@ func (s *state) reads(kind byte) bool {
 	case 'S':
 		return !s.ready || s.params != nil
 	case 'K':
-		return s.params != nil
+		return !s.ready
 	case 'G', 'W': // CopyInResponse, CopyBothResponse
 		s.copying = true
 	case 'T':
 		return s.byName
 	case 'D':
-		return s.expected != "" && s.expected[0] == 'X'
+		return s.expected != "" && (s.expected[0] == 'X' || s.expected[0] == 'K')
 	}
 	return false
 }
@@ -131,7 +133,7 @@ func (s *state) isOurs(kind byte) bool {
 		s.limitKept = true
 	case next == 'q' && kind == '1':
 		s.idKept = true
-	case next == 'X' && kind == 'D':
+	case (next == 'X' || next == 'K') && kind == 'D':
 	default:
 		s.expected = "" // not what we asked for: leave all to the driver
 		return false
@@ -145,19 +147,34 @@ func (b *backend) finish(s *state, out []byte, now func() time.Time) []byte {
 	switch b.header[0] {
 	case 'S':
 		s.parameter(b.body)
-	case 'K':
-		s.key = bytes.Clone(b.body)
 	case 'T':
 		if s.byName && isIDs(b.body) {
 			s.expected = "XC"
 			return out
 		}
-	case 'D':
-		if s.isOurs('D') {
-			s.xid = idIn(b.body)
-			s.wrote = s.xid != 0
-			return out
+	case 'K':
+		if s.params != nil {
+			s.key = bytes.Clone(b.body)
 		}
+		if len(b.body) >= 4 {
+			s.pid = strconv.FormatUint(uint64(binary.BigEndian.Uint32(b.body)), 10)
+		}
+	case 'D':
+		next := s.expected[0]
+		if !s.isOurs('D') {
+			break
+		}
+		value := lastColumn(b.body)
+		switch {
+		case next == 'X':
+			s.xid, _ = strconv.ParseUint(string(value), 10, 64) // 0 for NULL
+			s.wrote = s.xid != 0
+		case string(value) == s.pid:
+			s.direct = proven
+		default:
+			s.direct = refuted
+		}
+		return out
 	case 'C':
 		if s.isOurs('C') {
 			return out
@@ -170,6 +187,12 @@ func (b *backend) finish(s *state, out []byte, now func() time.Time) []byte {
 			s.tx = b.body[0]
 		}
 		if s.isOurs('Z') {
+			s.undone = false
+			return out
+		}
+		if s.tx == 'E' && s.commit == refused && s.ended == nil { // or a cancel may be on its way
+			s.tx, s.undo = 'I', true
+			s.settled()
 			return out
 		}
 		s.settled()

@@ -18,6 +18,10 @@ func (s *state) outgoing(p, buf []byte, now func() time.Time) (out []byte, befor
 		return buf, -1
 	}
 	s.burst, s.commit, s.fatal, s.ping = now(), none, nil, string(p) == ping
+	if owed := s.expected; s.undone {
+		s.expected = ""
+		defer func() { s.expected = owed + s.expected }()
+	}
 	if !b.whole { // begins with a part of a message: passes unlimited
 		s.wrote = true
 		return buf, -1
@@ -73,59 +77,50 @@ func (w *writer) simple() {
 		return
 	}
 	want, k := w.wanted(), w.burst.class
-	var front, behind []byte
-	switch {
-	case w.tx == 'I' && want > 0 && k == plain:
+	b, start := begin(w.buf, 'Q')
+	head := len(b)
+	front := func() {
 		// Several statements in one text share a transaction, so that this says no
 		// WARNING there. Unlike set_config it is not planned and answers no row.
-		front, w.expected = append(w.local(nil, want), ';'), w.done("C")
-	case w.tx == 'I' && want > 0 && k == opens: // in front, the isolation level would come too late
-		behind = w.local(nil, want)
-		w.theirs, w.behind = 1, w.done("C")
-	case k == closes:
-		if w.tx == 'T' && want > 0 && w.wrote { // or nothing is deferred
-			w.closing(want)
-		}
-		return
-	case w.tx == 'T' && k <= early && w.differs(want):
-		front, w.expected = append(w.local(nil, want), ';'), w.done("C")
-	case w.tx != 'T':
-		return
-	}
-	if w.expected != "" || w.theirs > 0 {
+		b, w.expected = append(w.local(b, want), ';'), w.done("C")
 		w.force(want)
 	}
-	if w.asks() {
-		behind, w.byName = []byte(selectID), true
+	behind := w.tx == 'I' && want > 0 && k == opens // in front, the isolation level would come too late
+	switch {
+	case behind:
+		w.theirs, w.behind = 1, w.done("C")
+		w.force(want)
+	case w.tx == 'I' && want > 0 && k == plain, w.tx == 'T' && k <= early && w.differs(want):
+		front()
+	case w.tx == 'T' && want > 0 && k == closes && w.wrote: // or nothing is deferred
+		// Deferred constraints run in COMMIT, which no statement limit bounds. Asked for
+		// in front they run in a statement, which it does; when one fails, undo does
+		// what the COMMIT behind it would have done.
+		if w.differs(want) {
+			front()
+		}
+		b, w.expected = append(append(b, constraints...), ';'), w.expected+"C"
 	}
-	if len(front)+len(behind) == 0 {
+	asks := w.asks()
+	w.shift = len(b) - head
+	if w.shift == 0 && !behind && !asks {
 		return
 	}
 	sql := w.p[headerLen : len(w.p)-1]
-	b, start := begin(w.buf, 'Q')
-	b = append(append(b, front...), sql...)
-	if len(behind) > 0 {
+	b = append(b, sql...)
+	if behind || asks {
 		if bytes.Contains(sql, []byte("--")) {
 			b = append(b, '\n') // out of the comment
 		}
-		b = append(append(b, ';'), behind...)
+		b = append(b, ';')
 	}
-	w.out, w.before, w.shift = end(append(b, 0), start), len(front), len(front)
-}
-
-// closing has deferred constraints run in a statement, which a limit bounds, as it
-// does not bound COMMIT. They are a simple query of their own: when one fails,
-// the COMMIT behind it still ends the transaction, as it does without us.
-func (w *writer) closing(want time.Duration) {
-	b, start := begin(w.buf, 'Q')
-	w.expected = "CZ"
-	if w.differs(want) {
-		b = append(w.local(b, want), ';')
-		w.expected = w.done("C") + "CZ"
-		w.force(want)
+	switch {
+	case behind:
+		b = w.local(b, want)
+	case asks:
+		b, w.byName = append(b, selectID...), true
 	}
-	b = end(append(append(b, constraints...), 0), start)
-	w.out, w.before = append(b, w.p...), len(b)
+	w.out, w.before = end(append(b, 0), start), w.shift
 }
 
 // local appends the statement, or both, that put want into force.
@@ -164,7 +159,9 @@ func (w *writer) extended() {
 	want := w.wanted()
 	limits := w.mode != untouched && (w.tx == 'I' && want > 0 && k == plain || w.tx == 'T' && k <= early && w.differs(want))
 	takes := b.kind == 'B' && len(b.name) == 0 // which ours must leave alone, or put back
-	named := !w.nameless && (takes && k <= inside || k == plain && (b.kind == 'B' || len(b.name) > 0))
+	// Unnamed statements are used because of poolers: without proof that there is none, ours have no name either.
+	nameless := w.nameless || w.direct != proven && (b.unnamed && w.mayOverwrite() || takes && len(w.unnamed) > 0)
+	named := !nameless && (takes && k <= inside || k == plain && (b.kind == 'B' || len(b.name) > 0 || w.direct == proven))
 	out, restore := w.buf, w.restore
 	switch {
 	case !limits:
@@ -207,7 +204,12 @@ func (w *writer) extended() {
 				text = appendLimit(append(text, "'"+andLocks+"'"...), w.wait(want))
 			}
 			w.expected = "12DC"
-			out = appendRun(appendParse(out, "", string(append(text, "',true)"...))), "")
+			text = append(text, "',true)"...)
+			if w.direct == unproven && w.pid != "" && !w.nameless {
+				w.direct, w.expected = inquired, "12KC"
+				text = append(text, andProcess...)
+			}
+			out = appendRun(appendParse(out, "", string(text)), "")
 		}
 		w.overwritten = w.hasUnnamed && !b.unnamed
 		restore = takes
@@ -220,7 +222,7 @@ func (w *writer) extended() {
 		w.expected += "1"
 		w.overwritten = false
 	}
-	tail := b.executes > 0 && b.syncs == 1 && w.p[len(w.p)-headerLen] == 'S' && w.asks() && (!w.nameless || w.mayOverwrite())
+	tail := b.executes > 0 && b.syncs == 1 && w.p[len(w.p)-headerLen] == 'S' && w.asks() && (!nameless || w.mayOverwrite())
 	if len(out) == len(w.buf) && !tail {
 		return
 	}
@@ -232,7 +234,7 @@ func (w *writer) extended() {
 	out = append(out, w.p[:len(w.p)-headerLen]...)
 	name, kept := idName, "2XC"
 	switch {
-	case w.nameless:
+	case nameless:
 		name, kept = "", "12XC"
 		w.overwritten = w.hasUnnamed
 		out = appendParse(out, name, selectID)

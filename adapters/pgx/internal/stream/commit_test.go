@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,7 +63,7 @@ func TestTheIDOfATransactionIsAskedForBehindAStatementUntilItIsKnown(t *testing.
 	b.filter(s, join(insert, zready('T')), nil, fixed)
 
 	s.outgoing(query("commit"), nil, fixed)
-	got = b.filter(s, join(reply('C', "SET CONSTRAINTS\x00"), zready('T'), reply('C', "COMMIT\x00"), zready('I')), nil, fixed)
+	got = b.filter(s, join(reply('C', "SET CONSTRAINTS\x00"), reply('C', "COMMIT\x00"), zready('I')), nil, fixed)
 	assert.Equal(t, join(reply('C', "COMMIT\x00"), zready('I')), got)
 	assert.Zero(t, s.xid)
 }
@@ -115,13 +116,66 @@ func TestServersWithoutIDsAreTold(t *testing.T) {
 }
 
 func TestAFailedConstraintEndsTheTransactionAsItDoesInCommit(t *testing.T) {
-	s, b := inTx(), backend{}
-	s.outgoing(query("commit"), nil, fixed)
 	failure := reply('E', "SERROR\x00VERROR\x00C23503\x00Mx\x00\x00")
-	got := b.filter(s, join(failure, zready('E'), reply('C', "ROLLBACK\x00"), zready('I')), nil, fixed)
-	assert.Equal(t, join(failure, zready('I')), got)
-	assert.Equal(t, byte('I'), s.tx)
-	assert.True(t, s.front.idle())
+	undone, selected := join(reply('C', "ROLLBACK\x00"), zready('I')), join(reply('D', "1"), reply('C', "SELECT 1\x00"), ready)
+	for _, c := range []struct {
+		name    string
+		ended   error // of the call's ctx
+		written error // of the ROLLBACK
+		tx      byte  // as the driver is told
+		answer  []byte
+		want    []byte // the driver's answer to its next statement
+		sent    string
+		lost    bool
+	}{
+		{"by itself", nil, nil, 'I', join(undone, reply('C', "SET\x00"), selected), selected, "rollback|set local statement_timeout to 95;select 1", false},
+		{"with a notice in between", nil, nil, 'I', join(reply('N', "x"), undone, reply('C', "SET\x00"), selected), join(reply('N', "x"), selected), "rollback|set local statement_timeout to 95;select 1", false},
+		{"and the ROLLBACK as well", nil, nil, 'I', join(failure, zready('E')), nil, "rollback|set local statement_timeout to 95;select 1", true},
+		{"while a cancel may be on its way", context.Canceled, nil, 'E', nil, nil, "", false},
+		{"and nothing can be written", nil, io.ErrClosedPipe, 'E', nil, nil, "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inner := &scripted{read: io.EOF}
+			conn := New(inner, Config{})
+			conn.state = *inTx()
+			conn.state.at = time.Now().Add(95*time.Millisecond + 900*time.Microsecond)
+			_, err := conn.Write(query("commit"))
+			require.NoError(t, err)
+			inner.answer, inner.sent, inner.written = join(failure, zready('E')), nil, c.written
+			conn.state.ended = c.ended
+			assert.Equal(t, join(failure, zready(c.tx)), read(t, conn))
+			assert.True(t, conn.state.front.idle())
+			if c.tx == 'E' {
+				assert.Empty(t, inner.sent)
+				return // the driver closes it
+			}
+			conn.state.at = time.Now().Add(95*time.Millisecond + 900*time.Microsecond)
+			_, err = conn.Write(query("select 1"))
+			require.NoError(t, err)
+			var sent []byte
+			for one := range strings.SplitSeq(c.sent, "|") {
+				sent = append(sent, query(one)...)
+			}
+			assert.Equal(t, string(sent), string(inner.sent))
+			inner.answer = c.answer
+			if c.lost {
+				_, err = conn.Read(make([]byte, 100))
+				assert.Error(t, err)
+				return
+			}
+			assert.Equal(t, c.want, read(t, conn))
+			assert.True(t, conn.state.front.idle())
+			assert.Empty(t, conn.state.expected)
+		})
+	}
+}
+
+// read returns what the driver reads until nothing is left.
+func read(t *testing.T, conn *Conn) []byte {
+	t.Helper()
+	all, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	return all
 }
 
 func TestTheDriversUnnamedStatementIsPutBack(t *testing.T) {
@@ -146,6 +200,7 @@ type scripted struct {
 	answer   []byte
 	read     error
 	written  error
+	sent     []byte
 	closings int
 }
 
@@ -162,6 +217,7 @@ func (s *scripted) Write(p []byte) (int, error) {
 	if s.written != nil {
 		return len(p) - 1, s.written
 	}
+	s.sent = append(s.sent, p...)
 	return len(p), nil
 }
 func (s *scripted) Close() error         { s.closings++; return nil }
@@ -173,7 +229,7 @@ func (lostForTest) Error() string { return "lost" }
 
 func TestWhatIsKnownOfACommitWhenItsConnectionEnds(t *testing.T) {
 	granted, refused := reply('C', "COMMIT\x00"), reply('E', "VERROR\x00C40001\x00Mx\x00\x00")
-	before := join(reply('C', "SET CONSTRAINTS\x00"), zready('T'))
+	before := reply('C', "SET CONSTRAINTS\x00")
 	for _, c := range []struct {
 		name          string
 		answer        []byte
@@ -185,7 +241,7 @@ func TestWhatIsKnownOfACommitWhenItsConnectionEnds(t *testing.T) {
 		{"a timeout", before, os.ErrDeadlineExceeded, nil, Unknown},
 		{"committed", join(before, granted), io.EOF, nil, Committed},
 		{"refused", join(before, refused), io.EOF, nil, NotCommitted},
-		{"a constraint failed", join(refused, zready('E')), io.EOF, nil, NotCommitted},
+		{"a constraint failed", refused, io.EOF, nil, NotCommitted},
 		{"rolled back", join(before, reply('C', "ROLLBACK\x00")), io.EOF, nil, NotCommitted},
 		{"the session is ended", join(before, reply('E', "VFATAL\x00C57P01\x00Mx\x00\x00")), nil, nil, Unknown},
 		{"the session has waited for too long", join(reply('E', "VFATAL\x00C25P03\x00Mx\x00\x00")), io.EOF, nil, NotCommitted},

@@ -182,8 +182,16 @@ func (c *Conn) Read(p []byte) (int, error) {
 		c.out = c.back.filter(&c.state, c.in[:n], c.kept[:0], time.Now)
 		if c.state.fatal != nil && c.over == nil {
 			c.err = errFatal
+			if c.state.undone { // the driver would take what is left for an answer to it
+				c.out = c.out[:0]
+			}
 		}
+		undo := c.state.undo
+		c.state.undo = false
 		c.mu.Unlock()
+		if undo {
+			c.out = c.rollBack(c.out)
+		}
 		if c.kept = c.out[:0]; cap(c.kept) > maxKept {
 			c.kept = nil
 		}
@@ -191,6 +199,28 @@ func (c *Conn) Read(p []byte) (int, error) {
 	n := copy(p, c.out)
 	c.out = c.out[n:]
 	return n, nil
+}
+
+// rollBack ends the transaction of a COMMIT in front of which the constraints have failed, and
+// appends the ReadyForQuery that the driver waits for. The driver closes a connection with a transaction
+// that is still open, so it does not hear of this one, nor wait until it is over: what is
+// sent next comes behind. Only where nothing can be written any more it is told.
+func (c *Conn) rollBack(out []byte) []byte {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	err := c.Lost() // from here on c.writing keeps the connection from becoming a Session's
+	if err == nil {
+		b, start := begin(nil, 'Q')
+		_, err = c.Conn.Write(end(append(append(b, rollback...), 0), start))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil || c.over != nil {
+		c.state.tx = 'E'
+	} else {
+		c.state.expected, c.state.undone = "CZ", true
+	}
+	return append(out, 'Z', 0, 0, 0, 5, c.state.tx)
 }
 
 // Lost returns what Read and Write return since the connection was lost or given

@@ -120,7 +120,7 @@ func (s *state) note(b *burst, kind byte, body, whole []byte) {
 func (s *state) keep(parse []byte) {
 	s.hasUnnamed, s.overwritten = true, false
 	s.unnamed = s.unnamed[:0]
-	if s.nameless && len(parse) <= maxKept {
+	if (s.nameless || s.direct != proven) && len(parse) <= maxKept {
 		s.unnamed = append(s.unnamed, parse...)
 	}
 }

@@ -47,15 +47,15 @@ const (
 )
 
 const (
-	setConfig  = "select set_config('statement_timeout',"
-	andLocks   = ",true),set_config('lock_timeout',"
-	setLocks   = "set local lock_timeout to "
-	setLocal   = "set local statement_timeout to "
-	setDefault = setLocal + "default"
-	// Deferred constraints run in COMMIT, which no statement limit bounds.
-	// Asked for beforehand they run in a statement, which it does.
+	setConfig   = "select set_config('statement_timeout',"
+	andLocks    = ",true),set_config('lock_timeout',"
+	setLocks    = "set local lock_timeout to "
+	setLocal    = "set local statement_timeout to "
+	setDefault  = setLocal + "default"
 	constraints = "set constraints all immediate"
+	rollback    = "rollback"
 	selectID    = "select pg_current_xact_id_if_assigned() as " + idName
+	andProcess  = ",pg_backend_pid()"
 )
 
 // appendLimit appends d as a whole number of milliseconds.

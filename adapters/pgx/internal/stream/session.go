@@ -35,6 +35,8 @@ func (c *Conn) detach(err error, writing bool) *Session {
 	switch {
 	case c.keep == nil || c.closing || writing || !ok || !e.Timeout():
 		return nil
+	case s.undo || s.undone: // a ROLLBACK of ours is due, or under way
+		return nil
 	case !s.alone || !s.ready || s.raw || s.nameless || s.noIDs || s.fatal != nil || s.copying:
 		return nil
 	case len(s.key) == 0 || s.front.waiting == 0 || s.front.open || s.front.left > 0 || len(s.front.header) > 0:

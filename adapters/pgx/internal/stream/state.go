@@ -43,19 +43,38 @@ type state struct {
 	key     []byte            // body of its BackendKeyData, nil likewise
 
 	commit commit
+	undo   bool   // what stands in front of COMMIT has failed, and a ROLLBACK is due
+	undone bool   // it is sent, and its answer is the next that is expected
 	fatal  []byte // body of the FATAL error that came instead of COMMIT's answer
 	hasIDs bool   // the server can tell a transaction's id
 	noIDs  bool   // and this is one that claims it
 	xid    uint64 // the running transaction's id, 0 when not known
 	wrote  bool   // the running transaction may have an id
 
+	pid    string // of the server's process, as it said at the startup
+	direct proof  // whether each transaction is that process's
+
 	limitKept, idKept bool   // the server knows limitName, idName
 	lost              bool   // it did once, and then no longer
 	nameless          bool   // never use a name of ours
-	unnamed           []byte // the driver's last unnamed Parse, kept when nameless
+	unnamed           []byte // the driver's last unnamed Parse, kept when nameless or not proven
 	hasUnnamed        bool   // the driver has an unnamed statement, whole in unnamed or not
 	overwritten       bool   // by one of ours since
 }
+
+// proof says whether what one burst prepares is certain to be there in the next, which it is
+// not behind a pooler that gives each transaction another server connection. Such a pooler makes
+// up the process id that it tells at the startup, since cancel requests have to come to it
+// and the client keeps one id for many servers. So where pg_backend_pid() is the id of
+// the startup, there is no such pooler.
+type proof uint8
+
+const (
+	unproven proof = iota
+	inquired       // in the running burst
+	proven
+	refuted
+)
 
 // unknown is a limit in force that is ours or not; it counts as neither equal
 // nor longer than any other.

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"bytes"
-	"strings"
 	"testing"
 	"time"
 
@@ -49,8 +48,8 @@ func TestALimitGoesWhereItHoldsAndNotWhereItFails(t *testing.T) {
 		{"select 1", 'T', 94 * time.Millisecond, "set local statement_timeout to 95;select 1"},
 		{"select 1", 'T', unknown, "set local statement_timeout to 95;select 1"},
 		{"lock t", 'T', unknown, "set local statement_timeout to 95;lock t"},
-		{"commit", 'T', 95 * time.Millisecond, "set constraints all immediate|commit"},
-		{"commit", 'T', unknown, "set local statement_timeout to 95;set constraints all immediate|commit"},
+		{"commit", 'T', 95 * time.Millisecond, "set constraints all immediate;commit"},
+		{"commit", 'T', unknown, "set local statement_timeout to 95;set constraints all immediate;commit"},
 		{"rollback", 'T', unknown, ""},
 		{"select 1", 'E', unknown, ""},
 		{"commit", 'E', unknown, ""},
@@ -62,11 +61,7 @@ func TestALimitGoesWhereItHoldsAndNotWhereItFails(t *testing.T) {
 			assert.Negative(t, before, "%c %s", c.tx, c.sql)
 			continue
 		}
-		var want []byte
-		for one := range strings.SplitSeq(c.want, "|") {
-			want = append(want, query(one)...)
-		}
-		assert.Equal(t, string(want), string(out), "%c %s", c.tx, c.sql)
+		assert.Equal(t, string(query(c.want)), string(out), "%c %s", c.tx, c.sql)
 	}
 }
 
@@ -156,4 +151,49 @@ func TestOurStatementIsPreparedOnceAndAgainAfterItWasDropped(t *testing.T) {
 	s.outgoing(query("discard all"), nil, fixed)
 	b.filter(s, append(reply('C', "DISCARD ALL\x00"), ready...), nil, fixed)
 	assert.True(t, round(), "after discard all")
+}
+
+// What the server says of its process id is believed where it is the one of the startup, and then
+// a statement of ours is kept prepared in front of unnamed ones as well.
+func TestAStatementIsKeptInFrontOfUnnamedOnesOnceTheServerIsKnownToBeTheSame(t *testing.T) {
+	unnamed := append(appendRun(appendParse(nil, "", "select 1"), ""), 'S', 0, 0, 0, 4)
+	pids := func(pid string) []byte {
+		return reply('D', "\x00\x02\x00\x00\x00\x0295\x00\x00\x00"+string(byte(len(pid)))+pid)
+	}
+	for _, c := range []struct {
+		name          string
+		key           []byte // of the startup
+		nameless      bool
+		answer        []byte
+		asked, direct bool
+	}{
+		{"the same process", reply('K', "\x00\x00\x04\xd2key!"), false, pids("1234"), true, true},
+		{"another", reply('K', "\xff\x00\x04\xd2key!"), false, pids("1234"), true, false},
+		{"nothing said", nil, false, reply('D', "\x00\x01\x00\x00\x00\x0295"), false, false},
+		{"behind a pooler, as we were told", reply('K', "\x00\x00\x04\xd2key!"), true, reply('D', "\x00\x01\x00\x00\x00\x0295"), false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, b := &state{mode: limited, at: fixed().Add(95 * time.Millisecond), nameless: c.nameless}, backend{}
+			startup := append(bytes.Clone(c.key), ready...)
+			assert.Equal(t, startup, b.filter(s, startup, nil, fixed))
+			round := func(ours []byte) []byte {
+				out, _ := s.outgoing(unnamed, nil, fixed)
+				theirs := bytes.Join([][]byte{reply('1', ""), reply('2', ""), reply('C', "SELECT 1\x00"), ready}, nil)
+				require.Equal(t, theirs, b.filter(s, append(ours, theirs...), nil, fixed))
+				return out
+			}
+			fresh := func(row []byte) []byte {
+				return bytes.Join([][]byte{reply('1', ""), reply('2', ""), row, reply('C', "SELECT 1\x00")}, nil)
+			}
+			assert.Equal(t, c.asked, bytes.Contains(round(fresh(c.answer)), []byte(andProcess)))
+			row := reply('D', "\x00\x01\x00\x00\x00\x0295")
+			assert.Equal(t, c.direct, bytes.Contains(round(fresh(row)), []byte(limitName)))
+			if c.direct {
+				bind, _, _, _ := message(round(fresh(row)[5:]))
+				assert.Equal(t, byte('B'), bind, "prepared by now")
+				return
+			}
+			assert.NotContains(t, string(round(fresh(row))), andProcess, "once")
+		})
+	}
 }
