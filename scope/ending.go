@@ -35,6 +35,13 @@ func (t *task) end(err error) {
 // list. It reports whether it did.
 func (t *task) endsAlone(err error) bool {
 	c := t.core
+	if t.mode&unlisted != 0 {
+		if err == nil {
+			t.stage.Store(endedAlone)
+			return true
+		}
+		t.enlist()
+	}
 	if t.node != nil || t.mode&^optional != 0 || t.more != nil && t.more.hold != nil {
 		return false
 	}
@@ -124,7 +131,7 @@ func (t *task) record(err error, panicked bool) {
 			}
 			own = t.node.Ending()
 		}
-		te := &TaskError{Task: t.name, Err: err, limit: t.limitBehind(err, own)}
+		te := &TaskError{Task: t.title(), Err: err, limit: t.limitBehind(err, own)}
 		switch {
 		case panicked:
 			c.record(te, own)

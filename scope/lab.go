@@ -74,7 +74,7 @@ func (t *task) tested() bool {
 }
 
 func (t *task) at(ctx context.Context, p lab.Point) error {
-	return t.core.env.test.At(ctx, p, t.core.node.Path(), t.name)
+	return t.core.env.test.At(ctx, p, t.core.node.Path(), t.title())
 }
 
 // disturbable lets the test of t's scope, if there is one, do something to t. It
@@ -106,7 +106,7 @@ func (c *core) living(to []lab.Left) []lab.Left {
 	var inner []*core
 	add := func(t *task) {
 		l := t.lineLocked(now)
-		left := lab.Left{Path: path + "/" + t.name, State: l.State, Age: time.Duration(l.Age), Function: where(t.work.origin())}
+		left := lab.Left{Path: path + "/" + t.title(), State: l.State, Age: time.Duration(l.Age), Function: where(t.work.origin())}
 		if t.more != nil {
 			left.Spawned = t.more.spawn
 		}

@@ -3,7 +3,7 @@ package scope
 import (
 	"context"
 	"fmt"
-	"strconv"
+	"sync/atomic"
 
 	"github.com/curfew-go/curfew/budget"
 )
@@ -49,28 +49,48 @@ func mustBeMap(verb, name string, width int, nilFunc bool) {
 // each calls f for 0 to n-1.
 func each(ctx context.Context, name string, width, n int, origin any, f func(context.Context, int) error) error {
 	return run(ctx, name, budget.Inherited(), 0, func(_ context.Context, s *Scope) error {
-		m := &mapping{core: s.c, n: n, f: f, fn: origin, more: max(min(width, n)-1, 0), over: make(chan struct{})}
-		if hooks && s.c.env != nil {
-			m.spawn = s.c.env.spawnSite()
+		c := s.c
+		width := max(min(width, n), 1)
+		m := &mapping{core: c, n: int64(n), f: f, fn: origin, width: int64(width), more: width - 1}
+		if hooks && c.env != nil {
+			m.spawn = c.env.spawnSite()
+			m.listed = true
 		}
+		if c.slots.Load() != nil {
+			m.listed = true
+			m.over = make(chan struct{})
+		}
+		m.place.mode, m.place.more = marker, &m.has
+		m.has.items = m
 		m.workHere()
 		return nil
 	})
 }
 
 // A mapping is one function and many items, worked on by a few goroutines.
+//
+// An item takes no lock and stands in no list, as long as nobody looks on and it
+// returns nil: its worker points at it. Any other outcome puts it into the list of its
+// scope first, from where it ends as other tasks do.
 type mapping struct {
-	core *core
-	n    int
-	f    func(context.Context, int) error
-	fn   any           // the caller's function
-	over chan struct{} // closed when no item is left to begin
+	core   *core
+	n      int64
+	width  int64
+	f      func(context.Context, int) error
+	fn     any           // the caller's function
+	over   chan struct{} // closed when no item is left to begin; nil where there are no slots
+	listed bool          // items are in the list from the start: somebody looks on, or they need slots
 
 	spawn []uintptr // where it was started, when somebody tests
 
 	// Under core.node.Mu.
-	next int // the first item that has not begun
-	more int // how many more goroutines may work on it
+	more    int // how many more goroutines may work on it
+	workers []*worker
+	place   task // stands in the list of tasks for the items that are not there
+	has     more
+
+	_    [64]byte // what all workers write stands apart from what they read
+	next atomic.Int64
 }
 
 // An item is one call of a mapping's function.
@@ -84,10 +104,49 @@ func (it *item) call(ctx context.Context) error { return it.m.f(ctx, it.i) }
 
 func (it *item) origin() any { return it.m.fn }
 
+// A worker is one goroutine that takes items.
+type worker struct {
+	m     *mapping
+	at    atomic.Pointer[item] // the one it works on, or has worked on last
+	fresh []item               // made together, and not begun
+	_     [24]byte             // two that share a cache line would wait for each other
+}
+
+// itemsTogether is how many items a worker makes at once.
+const itemsTogether = 8
+
+func (m *mapping) newWorkerLocked() *worker {
+	w := &worker{m: m}
+	if !m.listed {
+		if m.workers == nil {
+			m.core.linkLocked(&m.place)
+		}
+		m.workers = append(m.workers, w)
+	}
+	return w
+}
+
 // begin takes the next item, nil when none is left or the scope has ended.
-func (m *mapping) begin(h *hold) *item {
+func (w *worker) begin(h *hold) *item {
+	m := w.m
 	c := m.core
-	it := &item{m: m}
+	if c.node.Ending() != nil {
+		m.finish()
+		return nil
+	}
+	i := m.next.Add(1) - 1
+	if i >= m.n {
+		return nil
+	}
+	if m.over != nil && i == m.n-1 {
+		m.finish()
+	}
+	if len(w.fresh) == 0 {
+		w.fresh = make([]item, min(max((m.n-i)/m.width, 1), itemsTogether))
+	}
+	it := &w.fresh[0]
+	w.fresh = w.fresh[1:]
+	it.m, it.i = m, int(i)
 	it.work, it.core = it, c
 	if h != nil {
 		e := it.extra()
@@ -96,38 +155,60 @@ func (m *mapping) begin(h *hold) *item {
 	if hooks && c.env != nil {
 		it.watchBegin(m.spawn)
 	}
-	c.node.Mu.Lock()
-	if m.next == m.n || c.node.Ending() != nil {
-		m.finishLocked()
-		c.node.Mu.Unlock()
-		return nil
-	}
-	it.i = m.next
-	if m.next++; m.next == m.n {
-		m.finishLocked()
-	}
-	it.name = strconv.Itoa(it.i)
 	it.view.Init(&c.node, &it.task)
-	c.sequence++
-	it.seq = c.sequence
-	c.startedLocked(&it.task)
-	c.node.Mu.Unlock()
+	if m.listed {
+		c.node.Mu.Lock()
+		c.startedLocked(&it.task)
+		c.node.Mu.Unlock()
+		return it
+	}
+	it.mode = unlisted
+	it.profiles = shared.count.Load()
+	w.at.Store(it)
 	return it
 }
 
-// finishLocked counts what has not begun as skipped, once.
-func (m *mapping) finishLocked() {
-	select {
-	case <-m.over:
+// finish counts what has not begun as skipped, once.
+func (m *mapping) finish() {
+	skipped := int(m.n - m.next.Swap(m.n))
+	if skipped <= 0 && m.over == nil {
 		return
-	default:
-		close(m.over)
 	}
-	if skipped := m.n - m.next; skipped > 0 {
+	m.core.node.Mu.Lock()
+	defer m.core.node.Mu.Unlock()
+	if skipped > 0 {
 		own := m.core.ownLocked()
 		own.skipped += skipped
 		own.cut += skipped
 	}
+	if m.over != nil {
+		select {
+		case <-m.over:
+		default:
+			close(m.over)
+		}
+	}
+}
+
+// enlist puts an item into the list of its scope's tasks, which it leaves as they do.
+func (t *task) enlist() {
+	c := t.core
+	c.node.Mu.Lock()
+	defer c.node.Mu.Unlock()
+	t.mode &^= unlisted
+	c.started++
+	c.running.Add(1)
+	c.linkLocked(t)
+}
+
+// unlistedLocked returns the items that run and stand in no list.
+func (m *mapping) unlistedLocked() (all []*task) {
+	for _, w := range m.workers {
+		if it := w.at.Load(); it != nil && it.mode&unlisted != 0 && !it.overLocked() {
+			all = append(all, &it.task)
+		}
+	}
+	return all
 }
 
 // workHere works on the caller's goroutine, and starts the others.
@@ -144,16 +225,13 @@ func (m *mapping) workHere() {
 		}
 		m.scout()
 	default:
-		c.node.Mu.Lock()
-		m.finishLocked()
-		c.node.Mu.Unlock()
+		m.finish()
 		return
 	}
-	for {
-		it := m.begin(h)
-		if it == nil {
-			return
-		}
+	c.node.Mu.Lock()
+	w := m.newWorkerLocked()
+	c.node.Mu.Unlock()
+	for it := w.begin(h); it != nil; it = w.begin(h) {
 		it.task.runHere()
 	}
 }
@@ -192,7 +270,7 @@ func (m *mapping) startAll() {
 func (m *mapping) scout() {
 	c := m.core
 	c.node.Mu.Lock()
-	if m.more == 0 || m.next >= m.n-1 && m.next > 0 {
+	if next := m.next.Load(); m.more == 0 || next >= m.n-1 && next > 0 {
 		c.node.Mu.Unlock()
 		return
 	}
@@ -221,11 +299,13 @@ func (m *mapping) help(h *hold) {
 		}
 		m.scout()
 	}
-	for {
-		it := m.begin(h)
-		if it == nil {
-			return
-		}
+	if m.next.Load() >= m.n {
+		return
+	}
+	c.node.Mu.Lock()
+	w := m.newWorkerLocked()
+	c.node.Mu.Unlock()
+	for it := w.begin(h); it != nil; it = w.begin(h) {
 		it.helped = true
 		it.task.run()
 	}

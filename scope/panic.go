@@ -65,6 +65,9 @@ func (c *core) report(pe *PanicError) {
 // task would have done would hide the panic for ever.
 func (t *task) panicked(v any) {
 	c := t.core
+	if t.mode&unlisted != 0 {
+		t.enlist()
+	}
 	pe, reported := newPanicError(t.context().Path(), v)
 	if t.mode&background != 0 || !t.settle() {
 		// Nobody is left to raise it: the Root's work has no caller, and an
@@ -209,13 +212,12 @@ func (c *core) releaseParked() *PanicError {
 // still ends properly once they do.
 func (c *core) leaveTasksBehind() {
 	c.node.Mu.Lock()
-	left := c.liveLocked()
+	live := c.everyLocked(func(t *task) bool { return !t.overLocked() })
+	left := len(live)
 	c.ownLocked().orphans += left
 	var names []string
-	for t := c.tasks; t != nil && len(names) < few; t = t.next {
-		if t.mode&marker == 0 && !t.overLocked() {
-			names = append(names, t.name)
-		}
+	for _, t := range live[:min(left, few)] {
+		names = append(names, t.title())
 	}
 	c.node.Mu.Unlock()
 	slog.Default().Warn("scope: body panicked over tasks that do not end", "scope", c.node.Path(), "tasks", names, "count", left)

@@ -77,7 +77,7 @@ func (c *core) Ended(e *ctxnode.Ending, watched bool) bool {
 	if watched && !c.ownGrace {
 		return true
 	}
-	if c.grace >= 0 && c.phase < cleaning && (c.phase == open || c.liveLocked() > 0) {
+	if c.grace >= 0 && c.phase < cleaning && (c.phase == open || c.liveLocked() > 0 || c.helpers > 0) {
 		now := time.Now()
 		own := c.ownLocked()
 		own.watchBegan, own.watchPaused = now, c.node.PausedLocked(now)
@@ -186,12 +186,7 @@ func whoRuns(c *core) []Straggler {
 // own.
 func (c *core) appendOverdue(to []overdueTask, again bool) []overdueTask {
 	c.node.Mu.Lock()
-	var live []*task
-	for t := c.tasks; t != nil; t = t.next {
-		if t.mode&marker == 0 && (again || t.mode&service == 0) {
-			live = append(live, t)
-		}
-	}
+	live := c.everyLocked(func(t *task) bool { return again || t.mode&service == 0 })
 	if again {
 		for t := c.left; t != nil; t = t.next {
 			live = append(live, t)
@@ -256,7 +251,7 @@ func (t *task) appendOverdue(to []overdueTask, again bool) []overdueTask {
 		return to
 	}
 	return append(to, overdueTask{core: c, task: t, Straggler: Straggler{
-		Scope: c.node.Path(), Task: t.name, Function: where(t.work.origin()), Overdue: sinceEnd(e),
+		Scope: c.node.Path(), Task: t.title(), Function: where(t.work.origin()), Overdue: sinceEnd(e),
 	}})
 }
 

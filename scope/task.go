@@ -3,6 +3,7 @@ package scope
 import (
 	"context"
 	"runtime"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -96,7 +97,8 @@ const (
 	attempt                     // its outcome is its race's affair
 	background                  // of a Root: its failure is nobody else's affair
 	serving                     // started by Root.Serve
-	marker                      // no task: the place where a walk along the list stands
+	marker                      // no task: the place where a walk along the list stands, or see mapping
+	unlisted                    // an item of a Map that is in no list: its worker points at it
 )
 
 // more is what only some tasks have.
@@ -108,6 +110,7 @@ type more struct {
 	kept    bool            // its context outlives it until released; under the core's node.Mu
 	spawn   []uintptr       // where it was started, when somebody tests
 	refused error           // of an attempt: what a test said when it was started
+	items   *mapping        // of a marker: it stands for these
 	inner   *core           // scopes opened in it, when somebody looks on; under the core's node.Mu
 }
 
@@ -119,7 +122,15 @@ func (t *task) extra() *more {
 }
 
 // TaskName is part of ctxnode.Holder.
-func (t *task) TaskName() string { return t.name }
+func (t *task) TaskName() string { return t.title() }
+
+// title returns the name of t. That of an item is its index, put into words on demand.
+func (t *task) title() string {
+	if it, ok := t.work.(*item); ok {
+		return strconv.Itoa(it.i)
+	}
+	return t.name
+}
 
 // Values is part of ctxnode.Holder.
 func (t *task) Values() context.Context {
@@ -182,6 +193,9 @@ func (t *task) runHere() {
 			t.end(err)
 			return
 		}
+		if t.mode&unlisted != 0 {
+			t.enlist()
+		}
 		t.core.node.Mu.Lock()
 		t.leaveLocked(errBodyUnwound)
 		t.core.node.Mu.Unlock()
@@ -201,6 +215,26 @@ func (t *task) call() error {
 
 // liveLocked returns how many tasks are live.
 func (c *core) liveLocked() int { return int(c.running.Load()) + int(c.services) }
+
+// everyLocked returns the tasks in the list, and the items that are in none, for which
+// f answers true.
+func (c *core) everyLocked(f func(*task) bool) (all []*task) {
+	for t := c.tasks; t != nil; t = t.next {
+		switch {
+		case t.mode&marker == 0:
+			if f(t) {
+				all = append(all, t)
+			}
+		case t.more != nil && t.more.items != nil:
+			for _, it := range t.more.items.unlistedLocked() {
+				if f(it) {
+					all = append(all, it)
+				}
+			}
+		}
+	}
+	return all
+}
 
 func (c *core) linkLocked(t *task) {
 	t.next = c.tasks

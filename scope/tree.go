@@ -239,7 +239,7 @@ func endOf(n *ctxnode.Node, now time.Time) (left *millis, overdue millis, cause 
 }
 
 func (t *task) lineLocked(now time.Time) taskLine {
-	l := taskLine{Name: t.name, State: "running", Service: t.mode&service != 0, Attempt: t.mode&attempt != 0}
+	l := taskLine{Name: t.title(), State: "running", Service: t.mode&service != 0, Attempt: t.mode&attempt != 0}
 	l.Left, l.Overdue, l.ended = endOf(t.context().Node(), now)
 	if t.node != nil {
 		l.Limit = limitOf(t.node)

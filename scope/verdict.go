@@ -235,7 +235,7 @@ func (c *core) echoesLocked() (errs []error) {
 			words = make([]TaskError, 0, c.listed)
 			errs = make([]error, 0, c.listed)
 		}
-		words = append(words, TaskError{Task: t.name, Err: t.errLocked(), Induced: true})
+		words = append(words, TaskError{Task: t.title(), Err: t.errLocked(), Induced: true})
 		errs = append(errs, &words[len(words)-1])
 	}
 	return errs

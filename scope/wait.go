@@ -135,9 +135,9 @@ func (c *core) mustNotWait(t *task) {
 		switch {
 		case !u.inside(c, t):
 		case t != nil:
-			panic(fmt.Sprintf("scope: Wait: task %q waits for itself", t.name))
+			panic(fmt.Sprintf("scope: Wait: task %q waits for itself", t.title()))
 		default:
-			panic(fmt.Sprintf("scope: Wait: task %q waits for its own scope %q", u.name, c.node.Path()))
+			panic(fmt.Sprintf("scope: Wait: task %q waits for its own scope %q", u.title(), c.node.Path()))
 		}
 	}
 }

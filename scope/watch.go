@@ -43,27 +43,27 @@ func (t *task) callWatched() error {
 		e.root.labels.set(t)
 	}
 	if tr := e.trace; tr != nil && tr.TaskStarted != nil {
-		tr.TaskStarted(c.node.Path(), t.name)
+		tr.TaskStarted(c.node.Path(), t.title())
 	}
 	if trace.IsEnabled() {
-		defer trace.StartRegion(ctx, t.name).End()
+		defer trace.StartRegion(ctx, t.title()).End()
 	}
 	return t.work.call(ctx)
 }
 
 func (t *task) tellEnded(err error, overrun time.Duration) {
 	if tr := t.core.trace(); tr != nil && tr.TaskEnded != nil {
-		tr.TaskEnded(t.core.node.Path(), t.name, err, overrun)
+		tr.TaskEnded(t.core.node.Path(), t.title(), err, overrun)
 	}
 }
 
 func (t *task) tellRestarted(err error, wait time.Duration) {
 	c := t.core
 	if tr := c.trace(); tr != nil && tr.TaskRestarted != nil {
-		tr.TaskRestarted(c.node.Path(), t.name, err, wait)
+		tr.TaskRestarted(c.node.Path(), t.title(), err, wait)
 		return
 	}
-	slog.Default().Warn("scope: task restarts", "scope", c.node.Path(), "task", t.name, "error", err, "wait", wait)
+	slog.Default().Warn("scope: task restarts", "scope", c.node.Path(), "task", t.title(), "error", err, "wait", wait)
 }
 
 // spawnSite returns the calls that led to the start of a task, when a test wants
@@ -115,7 +115,7 @@ const maxLabels = 4096
 // set gives the calling goroutine the labels "scope" and "task" beside those that
 // t's context has.
 func (l *labelCache) set(t *task) {
-	ctx, key := t.context(), labelKey{t.core.node.Name, t.name}
+	ctx, key := t.context(), labelKey{t.core.node.Name, t.title()}
 	own := false
 	pprof.ForLabels(ctx, func(string, string) bool { own = true; return false })
 	if own {
