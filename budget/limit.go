@@ -166,6 +166,11 @@ func (l *Limit) silent() bool {
 	return l.form == inherited && l.who == "" && (l.more == nil || l.more.capper == "")
 }
 
+// adopts reports whether l is the parent's deadline as it is.
+func (l *Limit) adopts() bool {
+	return l.form == inherited && l.reserve == 0 && l.cleanup == 0 && l.require == 0 && l.more == nil
+}
+
 // keep returns how much of left the limit keeps for the caller.
 func (l *Limit) keep(left time.Duration) time.Duration {
 	if l.more == nil || l.more.share == 0 {

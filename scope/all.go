@@ -28,12 +28,8 @@ func All[T any](ctx context.Context, name string, fs ...func(context.Context) (T
 		for i, f := range fs {
 			k := &tasks[i]
 			k.f, k.t.name, k.t.work = f, strconv.Itoa(i), k
-			if i < len(fs)-1 {
-				s.spawn(&k.t, "All")
-			} else {
-				s.runHere(&k.t)
-			}
 		}
+		s.startAll(len(tasks), func(i int) *task { return &tasks[i].t })
 		return nil
 	})
 	values := make([]T, len(fs))
@@ -43,6 +39,57 @@ func All[T any](ctx context.Context, name string, fs ...func(context.Context) (T
 		}
 	}
 	return values, err
+}
+
+// startAll starts the n tasks of an All, the last of them on the goroutine of the
+// scope's body.
+func (s *Scope) startAll(n int, at func(i int) *task) {
+	c := s.c
+	if !c.admitAll(n, at) {
+		for i := range n {
+			if t := at(i); i < n-1 {
+				s.spawn(t, "All")
+			} else {
+				s.runHere(t)
+			}
+		}
+		return
+	}
+	for i := range n {
+		switch t := at(i); {
+		case c.node.Ending() != nil: // one of them has failed meanwhile
+			t.refused(nil)
+		case i < n-1:
+			go t.run()
+		default:
+			t.runHere()
+		}
+	}
+}
+
+// admitAll counts n tasks as live in one step. It does nothing, and reports false, where
+// each has to be looked at: somebody looks on, there are slots, or the scope has ended.
+func (c *core) admitAll(n int, at func(i int) *task) bool {
+	if c.slots.Load() != nil || hooks && c.env != nil {
+		return false
+	}
+	c.node.Mu.Lock()
+	defer c.node.Mu.Unlock()
+	if c.node.Ending() != nil {
+		return false
+	}
+	profiles := shared.count.Load()
+	for i := range n {
+		t := at(i)
+		t.core, t.profiles = c, profiles
+		t.view.Init(&c.node, t)
+		c.sequence++
+		t.seq = c.sequence
+		c.linkLocked(t)
+	}
+	c.started += n
+	c.running.Add(int32(n))
+	return true
 }
 
 // runHere runs t on the goroutine of the scope's body. A slot that this goroutine

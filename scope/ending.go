@@ -11,9 +11,20 @@ import (
 
 // end records what the task came back with and lets go of the scope.
 func (t *task) end(err error) {
-	if t.endsAlone(err) {
-		return
+	if !t.endsAlone(err, false) {
+		t.endSlowly(err)
 	}
+}
+
+// endHere is end for a task on the goroutine of its scope's body, which is all that
+// waits for the tasks of such a scope.
+func (t *task) endHere(err error) {
+	if !t.endsAlone(err, true) {
+		t.endSlowly(err)
+	}
+}
+
+func (t *task) endSlowly(err error) {
 	c := t.core
 	if !t.settle() {
 		t.orphanEnded(err)
@@ -32,8 +43,8 @@ func (t *task) end(err error) {
 // endsAlone is end for what nearly all tasks do, when nobody waits for t itself: it
 // returned nil, or after the scope's end the very error that says so. It takes no
 // lock, which all others that end at the same time would want, and leaves t in the
-// list. It reports whether it did.
-func (t *task) endsAlone(err error) bool {
+// list. It reports whether it did. With here nobody else can be waiting for the last one.
+func (t *task) endsAlone(err error, here bool) bool {
 	c := t.core
 	if t.mode&unlisted != 0 {
 		if err == nil {
@@ -68,6 +79,9 @@ func (t *task) endsAlone(err error) bool {
 	}
 	// The last one has the longest overrun.
 	overrun := t.overrun()
+	if here && overrun == 0 {
+		return true
+	}
 	c.node.Mu.Lock() // also so that who is about to wait does so now, and is told
 	if overrun > 0 {
 		c.overranLocked(overrun)

@@ -190,7 +190,7 @@ func (t *task) runHere() {
 			t.relabelCaller()
 		}
 		if returned {
-			t.end(err)
+			t.endHere(err)
 			return
 		}
 		if t.mode&unlisted != 0 {

@@ -84,6 +84,20 @@ func (n *Node) Close(e *Ending) {
 	n.quiesce()
 }
 
+// Leave is Close for a node whose callbacks nobody has to wait for.
+func (n *Node) Leave(e *Ending) {
+	n.Mu.Lock()
+	r := n.FinishLocked(e)
+	n.Mu.Unlock()
+	if r&restTell != 0 {
+		n.release(false)
+	}
+	n.leave()
+	if r&restWait != 0 {
+		n.Stop()
+	}
+}
+
 // quiesce waits until no callback of n runs.
 func (n *Node) quiesce() {
 	n.Mu.Lock()
