@@ -225,10 +225,7 @@ func (t *task) leaveLocked(err error) {
 func (t *task) goLocked(err error) (idle bool) {
 	c := t.core
 	c.unlinkLocked(t)
-	t.done, t.err = true, err
-	if t.ended != nil {
-		close(t.ended)
-	}
+	t.doneLocked(err)
 	if t.mode&service != 0 {
 		c.services--
 	} else {

@@ -137,12 +137,13 @@ func (t *task) isDone() bool {
 
 // endedLocked returns a channel that is closed once t is done.
 func (t *task) endedLocked() <-chan struct{} {
-	if t.ended == nil {
-		t.ended = make(chan struct{})
+	f := t.fateLocked()
+	if f.ended == nil {
+		f.ended = make(chan struct{})
 		t.stage.CompareAndSwap(running, awaited)
 		if t.overLocked() {
-			close(t.ended)
+			close(f.ended)
 		}
 	}
-	return t.ended
+	return f.ended
 }

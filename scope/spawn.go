@@ -77,10 +77,11 @@ func (c *core) admit(t *task, verb string) bool {
 			// It does not know that Run has returned, and a moment before it
 			// would have been told the same.
 			c.node.Mu.Lock()
-			t.done, t.err = true, c.node.Cause()
+			cause := c.node.Cause()
+			t.doneLocked(cause)
 			c.ownLocked().skipped++ // not cut: the verdict has been given
 			c.node.Mu.Unlock()
-			t.tellSkipped(t.err)
+			t.tellSkipped(cause)
 			return false
 		}
 		panic(fmt.Errorf("scope: %s(%q) in scope %q, which is over: %w", verb, t.name, c.node.Path(), ErrClosed))
@@ -88,12 +89,13 @@ func (c *core) admit(t *task, verb string) bool {
 	c.sequence++
 	t.seq = c.sequence
 	if c.node.Ending() != nil {
-		t.done, t.err = true, c.node.Cause()
-		c.skippedLocked(t)
+		cause := c.node.Cause()
+		t.doneLocked(cause)
+		c.skippedLocked(t, cause)
 		c.node.Mu.Unlock()
 		t.letGo()
 		t.close()
-		t.tellSkipped(t.err)
+		t.tellSkipped(cause)
 		return false
 	}
 	c.startedLocked(t)
@@ -143,11 +145,11 @@ const unswept = 128
 
 // skippedLocked counts a task that was not begun. An optional one is missing; any
 // other makes the scope's work less than it was asked to be.
-func (c *core) skippedLocked(t *task) {
+func (c *core) skippedLocked(t *task, cause error) {
 	own := c.ownLocked()
 	own.skipped++
 	if t.mode&optional != 0 {
-		own.missing = append(own.missing, missing{t.seq, Missing{Task: t.name, Err: t.err}})
+		own.missing = append(own.missing, missing{t.seq, Missing{Task: t.name, Err: cause}})
 		return
 	}
 	own.cut++
@@ -169,7 +171,7 @@ func (t *task) refused(err error) {
 	c.node.Mu.Lock()
 	c.started--
 	t.leaveLocked(cause)
-	c.skippedLocked(t)
+	c.skippedLocked(t, cause)
 	c.node.Mu.Unlock()
 	t.tellSkipped(cause)
 }

@@ -37,8 +37,31 @@ type task struct {
 	reported   bool  // as a straggler
 	prev, next *task // in the core's list of live tasks
 	seq        uint64
-	err        error         // its outcome, once done; see errLocked
-	ended      chan struct{} // closed when done; nil until somebody waits
+	fate       *fate // nil: it has returned nil, if it is done, and nobody waits for it alone
+}
+
+// A fate is what few tasks have. It is under the core's node.Mu.
+type fate struct {
+	err   error         // the outcome, once done; see errLocked
+	ended chan struct{} // closed when done; nil until somebody waits
+}
+
+func (t *task) fateLocked() *fate {
+	if t.fate == nil {
+		t.fate = &fate{}
+	}
+	return t.fate
+}
+
+// doneLocked says what became of t.
+func (t *task) doneLocked(err error) {
+	t.done = true
+	if err != nil {
+		t.fateLocked().err = err
+	}
+	if t.fate != nil && t.fate.ended != nil {
+		close(t.fate.ended)
+	}
 }
 
 // The stages of a task decide whose word counts when it ends while somebody else
@@ -74,7 +97,10 @@ func (t *task) errLocked() error {
 	case echoedCause:
 		return t.core.node.Ending().Cause
 	}
-	return t.err
+	if t.fate == nil {
+		return nil
+	}
+	return t.fate.err
 }
 
 // A work is what a task does: the caller's function, with or without a value.
