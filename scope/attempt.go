@@ -67,7 +67,8 @@ type attemptTask struct {
 	has  more
 }
 
-// asCalled is the limit of attempts: their race's context has its own.
+// asCalled is the limit of attempts, whose race's context has its own, and of all
+// scopes that inherit. It does not change.
 var asCalled = budget.Inherited()
 
 type attemptWork interface{ finished(err error) }

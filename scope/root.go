@@ -253,7 +253,7 @@ func (r *Root) Drain(ctx context.Context) error {
 	close(r.stopping)
 	left := max(time.Until(deadline), 0)
 	if !c.idleBy(ctx, deadline.Add(-left/5)) {
-		c.node.End(ending(&budget.Cause{Kind: budget.Shutdown, Scope: c.node.Name, Err: errDrain}))
+		c.node.End(ending(budget.Cause{Kind: budget.Shutdown, Scope: c.node.Name, Err: errDrain}))
 		c.idleBy(context.WithoutCancel(ctx), deadline.Add(-left/10))
 	}
 

@@ -54,7 +54,15 @@ func run(ctx context.Context, name string, limit budget.Limit, origin uintptr, b
 	if name == "" {
 		panic("scope: Run: empty name")
 	}
-	c := &core{limit: limit, body: origin, unusual: &nothingUnusual}
+	var c *core
+	resolved := &asCalled
+	if limit == asCalled {
+		c = &core{}
+	} else {
+		l := &limited{limit: limit}
+		c, resolved = &l.core, &l.limit
+	}
+	c.body, c.unusual = origin, &nothingUnusual
 	c.handle = Scope{c, &plain}
 	c.node.Name = name
 	c.node.Owner = c
@@ -68,7 +76,7 @@ func run(ctx context.Context, name string, limit budget.Limit, origin uintptr, b
 			defer end()
 		}
 	}
-	kept, err := ctxnode.Hooks.Enter(&c.node, ctx, &c.limit, time.Time{})
+	kept, err := ctxnode.Hooks.Enter(&c.node, ctx, resolved, time.Time{})
 	if err != nil {
 		return refused(ctx, name, err)
 	}

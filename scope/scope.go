@@ -80,7 +80,6 @@ func (s *Scope) with() *Scope {
 type core struct {
 	node        ctxnode.Node
 	handle      Scope // what the body gets
-	limit       budget.Limit
 	cleanupTime time.Duration
 	body        uintptr               // where the caller's function begins, for reports; 0: the body is ours
 	env         *env                  // who looks on; nil for nobody
@@ -107,6 +106,12 @@ type core struct {
 
 	inner *core      // opened by the body, in the live tree of a Root
 	place *treePlace // in that tree; nil: in none
+}
+
+// A limited is a core whose scope has a limit of its own. Most inner ones inherit.
+type limited struct {
+	core
+	limit budget.Limit
 }
 
 // unusual is what a scope does not have in which all goes well and nothing is set.
@@ -202,16 +207,20 @@ func (s *Scope) Cancel(why error) {
 		cause.Scope = s.c.node.Path()
 	}
 	s.c.node.CatchUp()
-	s.c.node.End(ending(&cause))
+	s.c.node.End(ending(cause))
 }
 
 // ending is how a context ends for cause.
-func ending(cause *budget.Cause) *ctxnode.Ending {
-	e := &ctxnode.Ending{Cause: cause, Err: context.Canceled, At: time.Now()}
+func ending(cause budget.Cause) *ctxnode.Ending {
+	e := &struct { // one piece of memory
+		ctxnode.Ending
+		cause budget.Cause
+	}{cause: cause}
+	e.Cause, e.Err, e.At = &e.cause, context.Canceled, time.Now()
 	if cause.Kind.Sentinel() == context.DeadlineExceeded {
 		e.Err = context.DeadlineExceeded
 	}
-	return e
+	return &e.Ending
 }
 
 // In returns a handle onto s that starts tasks with the values of ctx, such as

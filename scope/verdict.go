@@ -53,7 +53,7 @@ func (c *core) recordLocked(te *TaskError, cut bool) (first bool) {
 		} else {
 			o.failures = append(o.failures, te)
 		}
-		return c.node.EndLocked(ending(&budget.Cause{
+		return c.node.EndLocked(ending(budget.Cause{
 			Kind: budget.SiblingFailed, Scope: c.node.Path(), Task: te.Task, Err: te.Err, Limit: te.limit,
 		}))
 	case cut:
@@ -118,7 +118,7 @@ func (c *core) bodyFailed(err error) {
 // its body returned err, which passes that failure on.
 func (c *core) endKeptGoing(err error) {
 	c.node.Mu.Lock()
-	first := c.node.EndLocked(ending(&budget.Cause{Kind: budget.SiblingFailed, Scope: c.node.Path(), Err: err}))
+	first := c.node.EndLocked(ending(budget.Cause{Kind: budget.SiblingFailed, Scope: c.node.Path(), Err: err}))
 	if first {
 		c.outcome.trigger = c.outcome.failures[0]
 	}

@@ -102,18 +102,22 @@ type Node struct {
 
 	callbacks int32 // timer and bridge callbacks that may still run; under Mu
 
-	// Mu protects what follows, and whatever the owner puts under it: a scope
-	// changes its counts and ends its node in one step.
-	Mu sync.Mutex
 	// Idle is signalled, with Mu as its lock, when a callback of the node has
 	// run, and by the owner for its own conditions.
 	Idle sync.Cond
+
+	// Under Mu.
 
 	children   *Node      // first child
 	prev, next *Node      // siblings; under the Mu of up
 	alarm      *Alarm     // of its own deadline; nil: stopped, or the parent's end is relied on
 	bridge     *bridge    // to a parent that is no node
 	pause      *stopwatch // nil: no block that stops it was open so far
+
+	// Mu protects what is said to be under it, and whatever the owner puts there: a
+	// scope changes its counts and ends its node in one step. It stands last, away
+	// from ending: all work looks at that, also while others come for the lock.
+	Mu sync.Mutex
 }
 
 // Start begins the life of n with the values of parent, a deadline (zero for
