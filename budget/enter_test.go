@@ -549,3 +549,24 @@ func TestSeeds(t *testing.T) {
 		inMinutes(t, 10, enter(t, context.Background(), budget.Until(moved.Add(10*time.Minute))))
 	}
 }
+
+// TestADeadlineOfTheOutsideIsInherited: the clock of a bubble starts years before it.
+func TestADeadlineOfTheOutsideIsInherited(t *testing.T) {
+	outside, cancel, err := budget.Enter(context.Background(), budget.Within(time.Hour))
+	require.NoError(t, err)
+	defer cancel()
+	synctest.Test(t, func(t *testing.T) {
+		ran := false
+		require.NoError(t, scope.Run(context.WithoutCancel(outside), "x", budget.Within(time.Second), func(context.Context, *scope.Scope) error {
+			ran = true
+			return nil
+		}))
+		assert.True(t, ran)
+		ctx, cancel, err := budget.Enter(outside, budget.Inherited())
+		require.NoError(t, err)
+		defer cancel()
+		deadline, _ := ctx.Deadline()
+		want, _ := outside.Deadline()
+		assert.True(t, want.Equal(deadline))
+	})
+}
