@@ -12,7 +12,7 @@ func init() {
 		return enter(n, parent, limit.(*Limit), now)
 	}
 	ctxnode.Hooks.Expired = func(n *ctxnode.Node) error {
-		return &Cause{Kind: DeadlineExceeded, Scope: n.Path(), Limit: chain(limitsOf(&n.View))}
+		return &Cause{Kind: DeadlineExceeded, Scope: n.EndPath(), Limit: chain(limitsOf(&n.View))}
 	}
 	ctxnode.Hooks.Foreign = func(n *ctxnode.Node, parent context.Context) error {
 		return parentCause(n.Path(), parent)

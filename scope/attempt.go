@@ -64,19 +64,22 @@ type attemptTask struct {
 	task
 	owner.Work
 	with ctxnode.Node
-	has  more
+	kept bool // with outlives it until released; under the core's node.Mu
 }
 
 // asCalled is the limit of attempts, whose race's context has its own, and of all
 // scopes that inherit. It does not change.
 var asCalled = budget.Inherited()
 
-type attemptWork interface{ finished(err error) }
+type attemptWork interface {
+	finished(err error)
+	contextEnded()
+}
 
 func (a *attemptTask) call(ctx context.Context) error {
-	if h := a.more.hold; h != nil && !a.more.lent && !h.tryTake() {
+	if m := a.more; m != nil && m.hold != nil && !m.lent && !m.hold.tryTake() {
 		select {
-		case <-h.join(false):
+		case <-m.hold.join(false):
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil { // which ends the wait for a slot as well
@@ -88,27 +91,30 @@ func (a *attemptTask) call(ctx context.Context) error {
 
 func (a *attemptTask) origin() any        { return a.Origin() }
 func (a *attemptTask) finished(err error) { a.Finished(err) }
+func (a *attemptTask) contextEnded()      { a.ContextEnded(&a.with) }
 
 func (s *attempts) prepare(ctx context.Context, name string, w owner.Work) *attemptTask {
 	c := (*core)(s)
 	a := &attemptTask{Work: w}
 	a.task.core, a.task.name, a.task.work, a.task.mode = c, name, a, attempt
-	a.more = &a.has
-	a.has.values = ctx
-	a.view.Init(&c.node, &a.task)
+	a.view.Init(&c.node, &a.task) // until it has a node
 	if hooks && c.env != nil {
+		a.extra().values = ctx
 		a.watchBegin(c.env.spawnSite())
 	}
 	return a
 }
 
-// admitAttempt counts a as live and makes its context; when it cannot, it tells
-// a's Work so.
-func (s *attempts) admitAttempt(a *attemptTask, ctx context.Context) bool {
-	c := (*core)(s)
+// admit counts a as live. When the scope is over it tells a's Work so.
+func (a *attemptTask) admit() bool {
+	c := a.task.core
 	c.node.Mu.Lock()
 	if c.phase >= cleaning {
+		a.done = true
 		c.node.Mu.Unlock()
+		if a.node != nil {
+			a.node.Close(scopeClosed)
+		}
 		a.finished(fmt.Errorf("scope: attempt %q in scope %q, which is over: %w", a.task.name, c.node.Path(), ErrClosed))
 		return false
 	}
@@ -116,58 +122,115 @@ func (s *attempts) admitAttempt(a *attemptTask, ctx context.Context) bool {
 	a.seq = c.sequence
 	c.startedLocked(&a.task)
 	c.node.Mu.Unlock()
-	if err := a.enter(ctx); err != nil {
-		a.end(err)
-		return false
-	}
 	return true
 }
 
-// enter makes the context of an attempt, which ends with that of its race.
-func (a *attemptTask) enter(ctx context.Context) error {
+// enter makes the context of an attempt.
+func (a *attemptTask) enter(ctx context.Context, limit *budget.Limit, now time.Time) error {
 	n := &a.with
 	n.Name, n.Owner = a.task.name, &a.task
-	if _, err := ctxnode.Hooks.Enter(n, ctx, &asCalled, time.Time{}); err != nil {
-		return err
+	_, err := ctxnode.Hooks.Enter(n, ctx, limit, now)
+	return err
+}
+
+func (s *attempts) Enter(ctx context.Context, name string, w owner.Work, limit *budget.Limit, now time.Time) (owner.Attempt, error) {
+	a := s.prepare(ctx, name, w)
+	if err := a.enter(ctx, limit, now); err != nil {
+		return nil, err
 	}
-	c := a.task.core
-	c.node.Mu.Lock()
-	a.node = n // others find the task already
-	c.node.Mu.Unlock()
-	return nil
+	a.node = &a.with // others do not find the task yet
+	return a, nil
 }
 
 func (s *attempts) Start(ctx context.Context, name string, w owner.Work) owner.Attempt {
 	a := s.prepare(ctx, name, w)
-	if sl := (*core)(s).slots.Load(); sl != nil {
-		a.more.hold = &hold{slots: sl, task: &a.task}
+	a.claim()
+	if !a.admit() {
+		return a
 	}
-	if s.admitAttempt(a, ctx) {
-		go a.run()
+	// It counts as live already, so that the scope cannot close meanwhile.
+	if err := a.enter(ctx, &asCalled, time.Time{}); err != nil {
+		a.end(err)
+		return a
 	}
+	c := (*core)(s)
+	c.node.Mu.Lock()
+	a.node = &a.with // others find the task already
+	c.node.Mu.Unlock()
+	go a.run()
 	return a
 }
 
-func (s *attempts) Here(ctx context.Context, name string, w owner.Work, started func(owner.Attempt)) {
-	c := (*core)(s)
+// claim gives a a claim to a slot of its own, where there are slots.
+func (a *attemptTask) claim() {
+	if sl := a.task.core.slots.Load(); sl != nil {
+		a.setHold(&hold{slots: sl, task: &a.task}, false)
+	}
+}
+
+func (a *attemptTask) setHold(h *hold, lent bool) {
+	c := a.task.core
+	c.node.Mu.Lock()
+	m := a.extra()
+	m.hold, m.lent = h, lent
+	c.node.Mu.Unlock()
+}
+
+// Go is part of owner.Attempt.
+func (a *attemptTask) Go() {
+	a.claim()
+	if a.admit() {
+		go a.run()
+	}
+}
+
+// Here is part of owner.Attempt.
+func (a *attemptTask) Here() {
+	c := a.task.core
 	if c.thenWhat() == Abandon { // what runs on the caller's goroutine cannot be left behind
-		started(s.Start(ctx, name, w))
+		a.Go()
 		return
 	}
-	a := s.prepare(ctx, name, w)
-	h, lent, back := c.claimHere(&a.task)
-	defer back()
-	a.more.hold, a.more.lent = h, lent
-	if s.admitAttempt(a, ctx) {
-		started(a)
-		a.runHere()
-		if hooks && c.env != nil && c.env.root != nil {
-			// runHere takes the caller for the scope's body. It may be a task.
-			if t, _ := opener(ctxnode.Find(ctx)); t != nil {
-				c.env.root.labels.set(t)
-			}
+	if h, lent, back := c.claimHere(&a.task); h != nil {
+		defer back()
+		a.setHold(h, lent)
+	}
+	if !a.admit() {
+		return
+	}
+	a.runHere()
+	if hooks && c.env != nil && c.env.root != nil {
+		// runHere takes the caller for the scope's body. It may be a task.
+		if t, _ := opener(a.node.Above()); t != nil {
+			c.env.root.labels.set(t)
 		}
 	}
+}
+
+// endsWell is end for an attempt that returned nil where nobody looks on. It reports
+// whether it was that. The race is told late: whoever waits for it, and may go on then
+// on another processor, finds the locks free.
+func (a *attemptTask) endsWell(err error) bool {
+	c := a.task.core
+	if err != nil || hooks && c.env != nil {
+		return false
+	}
+	c.node.Mu.Lock()
+	settled := a.advance(settling)
+	kept := a.kept
+	c.node.Mu.Unlock()
+	if !settled {
+		return false
+	}
+	c.noteOverrun(a.overrun())
+	if !kept {
+		a.with.Close(scopeClosed)
+	}
+	a.finished(nil)
+	c.node.Mu.Lock()
+	a.leaveLocked(nil)
+	c.node.Mu.Unlock()
+	return true
 }
 
 func (s *attempts) Lend() (back func()) { return (*core)(s).lendSlot() }
@@ -195,7 +258,7 @@ func keep(ctx context.Context) (release func(), ok bool) {
 		return nil, false
 	}
 	t.core.node.Mu.Lock()
-	t.more.kept = true
+	t.work.(*attemptTask).kept = true
 	t.core.node.Mu.Unlock()
 	return func() {
 		t.node.End(scopeClosed)

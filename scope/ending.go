@@ -25,6 +25,9 @@ func (t *task) endHere(err error) {
 }
 
 func (t *task) endSlowly(err error) {
+	if t.mode&attempt != 0 && t.work.(*attemptTask).endsWell(err) {
+		return
+	}
 	c := t.core
 	if !t.settle() {
 		t.orphanEnded(err)
@@ -42,8 +45,9 @@ func (t *task) endSlowly(err error) {
 
 // endsAlone is end for what nearly all tasks do, when nobody waits for t itself: it
 // returned nil, or after the scope's end the very error that says so. It takes no
-// lock, which all others that end at the same time would want, and leaves t in the
-// list. It reports whether it did. With here nobody else can be waiting for the last one.
+// lock, which all others that end at the same time would want (once, where the error
+// has to be kept), and leaves t in the list. It reports whether it did. With here nobody
+// else can be waiting for the last one.
 func (t *task) endsAlone(err error, here bool) bool {
 	c := t.core
 	if t.mode&unlisted != 0 {
@@ -56,22 +60,30 @@ func (t *task) endsAlone(err error, here bool) bool {
 	if t.node != nil || t.mode&^optional != 0 || t.more != nil && t.more.hold != nil {
 		return false
 	}
-	e := c.node.Ending()
-	if err != nil && (e == nil || t.mode != 0 || !echoes(err, e)) {
-		return false
+	stage := endedAlone
+	if err != nil {
+		e := c.node.Ending()
+		if e == nil || t.mode != 0 {
+			return false
+		}
+		if stage = echoOf(err, e); stage == running {
+			return false
+		}
 	}
 	if tr := c.trace(); tr != nil && tr.TaskEnded != nil {
 		return false
 	}
-	stage := endedAlone
-	switch {
-	case err == nil:
-	case err == e.Err:
-		stage = echoedErr
-	default:
-		stage = echoedCause
-	}
-	if !t.stage.CompareAndSwap(running, stage) {
+	if stage == echoedCut {
+		c.node.Mu.Lock()
+		alone := t.stage.CompareAndSwap(running, stage)
+		if alone {
+			t.fateLocked().err = err
+		}
+		c.node.Mu.Unlock()
+		if !alone {
+			return false
+		}
+	} else if !t.stage.CompareAndSwap(running, stage) {
 		return false
 	}
 	if c.running.Add(-1) > 0 {
@@ -103,13 +115,24 @@ func (c *core) sweepLocked() {
 	}
 }
 
-// echoes reports whether err is how a context that ended with e answers.
-func echoes(err error, e *ctxnode.Ending) bool {
+// echoOf returns the stage of a task that ends with err when that is how a context that
+// ended with e answers, or the verdict of a scope inside that was cut by the same end
+// and has nothing to add; else running.
+func echoOf(err error, e *ctxnode.Ending) uint32 {
 	if err == e.Err {
-		return true
+		return echoedErr
 	}
-	cause, ok := err.(*budget.Cause)
-	return ok && error(cause) == e.Cause
+	switch err := err.(type) {
+	case *budget.Cause:
+		if error(err) == e.Cause {
+			return echoedCause
+		}
+	case *Error:
+		if err != nil && err.cut && error(err.Cause) == e.Cause {
+			return echoedCut
+		}
+	}
+	return running
 }
 
 // settle reports whether the outcome of the task will count: that of one which
@@ -180,10 +203,10 @@ func (t *task) close() {
 	if t.node == nil {
 		return
 	}
-	if t.more != nil {
+	if a, ok := t.work.(*attemptTask); ok {
 		c := t.core
 		c.node.Mu.Lock()
-		kept := t.more.kept
+		kept := a.kept
 		c.node.Mu.Unlock()
 		if kept {
 			return

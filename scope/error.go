@@ -40,6 +40,7 @@ type Error struct {
 	core     *core // whose verdict it is
 	wrapping error // what the body made of a failure; nil when nothing
 	skipped  int
+	cut      bool // all that it says is that the end of the scope's context cut it short
 }
 
 // few is how many errors or names a text lists before it counts the rest.

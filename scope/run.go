@@ -117,6 +117,10 @@ func run(ctx context.Context, name string, limit budget.Limit, origin uintptr, b
 		}
 	}()
 	if err := body(&c.node.View, &c.handle); err != nil {
+		if cut := c.endsCut(err); cut != nil {
+			settled = true
+			return cut
+		}
 		c.bodyFailed(err)
 		c.join()
 	} else if c.endsPlainly() {
@@ -153,6 +157,32 @@ func (c *core) endsPlainly() bool {
 	c.node.Mu.Unlock()
 	c.node.Finish(rest)
 	return true
+}
+
+// endsCut is endsPlainly for a body that returned what its ended context answers, which
+// is what the scopes inside do when a scope with very many of them ends. It returns the
+// verdict, nil when there is more to be done.
+func (c *core) endsCut(err error) *Error {
+	if e := c.node.Ending(); e == nil || echoOf(err, e) == running {
+		return nil
+	}
+	c.node.Mu.Lock()
+	if c.unusual != &nothingUnusual || c.listed > 0 || c.liveLocked() > 0 || c.helpers > 0 || c.waiters != nil {
+		c.node.Mu.Unlock()
+		return nil
+	}
+	c.phase = closed
+	rest := c.node.FinishLocked(scopeClosed)
+	c.node.Mu.Unlock()
+	c.node.Finish(rest)
+	v := &struct { // one piece of memory
+		Error
+		body TaskError
+		late [1]error
+	}{body: TaskError{Err: err, Induced: true}}
+	v.late[0] = &v.body
+	v.Error = Error{Scope: c.node.Path(), Cause: c.causeOfEnd(), Late: v.late[:], core: c, cut: true}
+	return &v.Error
 }
 
 // envAbove returns who looks on at a scope opened under ctx. The scope or the

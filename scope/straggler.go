@@ -91,12 +91,13 @@ func (t *task) Ended(e *ctxnode.Ending, watched bool) bool {
 	if e == scopeClosed {
 		return watched
 	}
-	if t.more != nil && t.more.hold != nil && !t.more.lent {
-		t.more.hold.drop()
+	if t.mode&attempt != 0 {
+		t.work.(attemptWork).contextEnded()
 	}
 	c := t.core
 	c.node.Mu.Lock()
 	defer c.node.Mu.Unlock()
+	t.letGo() // under the lock: an attempt has its claim only after its context
 	if watched || c.grace < 0 || t.overLocked() {
 		return watched
 	}

@@ -70,7 +70,7 @@ func (t *task) doneLocked(err error) {
 //
 //	running ──▶ awaited ──┬──▶ settling   its function is over, and the outcome will count
 //	   │  └───────────────┴──▶ left       it is abandoned
-//	   └──▶ endedAlone, echoedErr, echoedCause
+//	   └──▶ endedAlone, echoedErr, echoedCause, echoedCut
 const (
 	running uint32 = iota
 	awaited        // somebody waits for this very task
@@ -79,6 +79,7 @@ const (
 	endedAlone  // it returned nil, and took no lock to say so
 	echoedErr   // so did this one, with the error of its ended context
 	echoedCause // and this one, with the cause
+	echoedCut   // and this one, with the verdict of a scope inside that says no more
 )
 
 // advance moves t to a stage unless it has settled, was left or has ended.
@@ -133,7 +134,6 @@ type more struct {
 	began   time.Time       // of an optional task, and when somebody looks on
 	hold    *hold           // its slot; written before the task runs, or by itself
 	lent    bool            // hold belongs to another task, which runs this one on its goroutine
-	kept    bool            // its context outlives it until released; under the core's node.Mu
 	spawn   []uintptr       // where it was started, when somebody tests
 	refused error           // of an attempt: what a test said when it was started
 	items   *mapping        // of a marker: it stands for these

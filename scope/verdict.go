@@ -207,16 +207,22 @@ func (c *core) verdictLocked() *Error {
 	if trigger != nil {
 		e.Cause = &budget.Cause{Kind: budget.Failed, Scope: e.Scope, Task: trigger.Task, Err: trigger.Err, Limit: trigger.limit}
 	} else {
-		cause := c.node.Cause()
-		if e.Cause, _ = cause.(*budget.Cause); e.Cause == nil {
-			e.Cause = &budget.Cause{Kind: budget.KindOf(cause), Scope: e.Scope, Err: cause}
-		}
+		e.Cause = c.causeOfEnd()
 	}
 	e.Failures = asErrors(nil, o.failures)
 	if e.Late = echoes; len(o.late)+len(o.induced) > 0 {
 		e.Late = append(asErrors(asErrors(nil, o.late), o.induced), echoes...)
 	}
 	return e
+}
+
+// causeOfEnd returns why the context of c ended.
+func (c *core) causeOfEnd() *budget.Cause {
+	cause := c.node.Cause()
+	if own, ok := cause.(*budget.Cause); ok && own != nil {
+		return own
+	}
+	return &budget.Cause{Kind: budget.KindOf(cause), Scope: c.node.Path(), Err: cause}
 }
 
 // echoesLocked returns the errors of tasks that were cut short and ended alone.

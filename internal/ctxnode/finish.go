@@ -5,14 +5,15 @@ package ctxnode
 // Release tells std children and child nodes that n has ended. It runs without
 // Mu: a hundred thousand waiters take tens of milliseconds to wake, and each
 // of them needs the lock to end.
-func (n *Node) Release() { n.release(false) }
+func (n *Node) Release() { n.release(n.ending.Load(), false) }
 
-func (n *Node) release(watched bool) {
+// release tells the Owner that n has ended with e, unless e is nil.
+func (n *Node) release(e *Ending, watched bool) {
 	if sh := n.std.Load(); sh != nil {
 		sh.end()
 	}
-	if w, ok := n.Owner.(Watcher); ok {
-		watched = w.Ended(n.ending.Load(), watched)
+	if w, ok := n.Owner.(Watcher); ok && e != nil {
+		watched = w.Ended(e, watched)
 	}
 	n.Mu.Lock()
 	n.silenceLocked()
@@ -33,12 +34,10 @@ func (n *Node) release(watched bool) {
 // must call Finish with the answer after unlocking.
 func (n *Node) FinishLocked(e *Ending) Rest {
 	var r Rest
-	if n.EndLocked(e) {
-		if n.std.Load() != nil || n.children != nil || n.detached {
-			r = restTell
-		}
+	if n.EndLocked(e) && (n.children != nil || n.detached) {
+		r = restTell
 	} else if n.std.Load() != nil {
-		r = restAgain
+		r = restStd
 	}
 	n.silenceLocked()
 	if n.callbacks > 0 || n.bridge != nil {
@@ -52,36 +51,40 @@ func (n *Node) FinishLocked(e *Ending) Rest {
 type Rest uint8
 
 const (
-	restTell  Rest = 1 << iota // those who hang below do not know yet
-	restAgain                  // they may not know yet
-	restWait                   // callbacks may still run
+	restTell Rest = 1 << iota // those who hang below do not know yet
+	restStd                   // only those who hang below the std context may not
+	restWait                  // callbacks may still run
 )
 
 // Finish is the second half of Close.
 func (n *Node) Finish(r Rest) {
-	switch {
-	case r&restTell != 0:
-		n.release(false)
-	case r&restAgain != 0:
-		n.std.Load().end()
-	}
-	n.leave()
+	n.part(r)
 	if r&restWait != 0 {
-		n.Stop()
 		n.quiesce()
 	}
 }
 
-// Close ends n with e, unless it has ended, takes it from its parent, and waits
-// until no callback of it runs any more.
-func (n *Node) Close(e *Ending) {
-	if !n.End(e) {
-		if sh := n.std.Load(); sh != nil {
-			sh.end() // whoever ended n may not have got here yet; it does no harm twice
-		}
+// part is Finish for who has no use for the end of callbacks.
+func (n *Node) part(r Rest) {
+	switch {
+	case r&restTell != 0:
+		n.release(nil, false)
+	case r&restStd != 0:
+		n.std.Load().end() // also when whoever ended n has not got there yet: it does no harm twice
 	}
-	n.Stop()
-	n.quiesce()
+	n.leave()
+	if r&restWait != 0 {
+		n.Stop()
+	}
+}
+
+// Close ends n with e, unless it has ended, takes it from its parent, and waits
+// until no callback of it runs any more. The Owner is not told: it closes n.
+func (n *Node) Close(e *Ending) {
+	n.Mu.Lock()
+	r := n.FinishLocked(e)
+	n.Mu.Unlock()
+	n.Finish(r)
 }
 
 // Leave is Close for a node whose callbacks nobody has to wait for.
@@ -89,13 +92,7 @@ func (n *Node) Leave(e *Ending) {
 	n.Mu.Lock()
 	r := n.FinishLocked(e)
 	n.Mu.Unlock()
-	if r&restTell != 0 {
-		n.release(false)
-	}
-	n.leave()
-	if r&restWait != 0 {
-		n.Stop()
-	}
+	n.part(r)
 }
 
 // quiesce waits until no callback of n runs.

@@ -212,7 +212,7 @@ func (n *Node) end(e *Ending, watched bool) bool {
 	first := n.EndLocked(e)
 	n.Mu.Unlock()
 	if first {
-		n.release(watched)
+		n.release(e, watched) // not what n.ending holds, which may have been made of e by now
 	}
 	return first
 }

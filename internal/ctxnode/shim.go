@@ -2,6 +2,7 @@ package ctxnode
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,11 +30,17 @@ func (p *keyProbe) Value(key any) any         { p.key = key; return nil }
 // node ends we call that function, upon which std asks the shim for the error
 // and the cause. So the std context ends with DeadlineExceeded or Canceled as
 // fits, which no cancel function of the public API can do.
+//
+// Few ask more of a context than Done. While nobody has asked a node for std's
+// private key nothing hangs below its std context, and nobody can have seen the
+// cause there: it then ends without one, and who asks for it later gets it from
+// the carrier of the node's ending.
 type shim struct {
 	n      *Node
 	ctx    context.Context // the std cancel context
-	f      func()          // cancels ctx with our Err and cause
+	f      func()          // cancels ctx with our Err and, if anybody has asked, our cause
 	cancel context.CancelFunc
+	asked  atomic.Bool // somebody may have got ctx for std's key before the end
 }
 
 // never is the Done of every shim: not nil, because std takes nil for a parent
@@ -60,6 +67,24 @@ func (n *Node) shim() *shim {
 	}
 	n.std.Store(sh)
 	return sh
+}
+
+// stdValue answers std's private key: with the std context while n is alive, so that
+// std attaches children to it, and with a carrier of the cause once n has ended. It
+// takes no lock once there is a shim: context.Cause is asked under Mu, too.
+func (n *Node) stdValue() any {
+	if n.ending.Load() == nil {
+		sh := n.shim()
+		if !sh.asked.Load() {
+			sh.asked.Store(true)
+		}
+		// Whoever ends n looks at asked after it has set ending: either we see the end
+		// here, or it sees that somebody has asked.
+		if n.ending.Load() == nil {
+			return sh.ctx.Value(stdKey)
+		}
+	}
+	return n.ended().carrier().Value(stdKey)
 }
 
 // end cancels the std context; the node has ended.
@@ -91,11 +116,12 @@ func (sh *shim) Err() error {
 
 func (sh *shim) Value(key any) any {
 	if key == stdKey {
-		e := sh.n.ended()
-		if e == nil {
-			return nil // else std would attach to the cancel context of our own parent
+		// While the node is alive there is nothing to answer, else std would attach
+		// to the cancel context of our own parent.
+		if e := sh.n.ending.Load(); e == nil || !sh.asked.Load() {
+			return nil
 		}
-		return e.carrier().Value(key)
+		return sh.n.ended().carrier().Value(key)
 	}
 	return sh.n.View.Value(key)
 }

@@ -92,7 +92,7 @@ func (v *View) Value(key any) any {
 		return v
 	}
 	if key == stdKey {
-		return v.node.shim().ctx.Value(key)
+		return v.node.stdValue()
 	}
 	if v.of != nil {
 		if values := v.of.Values(); values != nil {
@@ -113,6 +113,15 @@ func (v *View) Path() string {
 		return ""
 	}
 	return string(v.appendPath(make([]byte, 0, size)))
+}
+
+// EndPath is the path that stands in the cause when n's own deadline passes: that of
+// n, or what its Owner calls it, where the node has no name of its own.
+func (n *Node) EndPath() string {
+	if o, ok := n.Owner.(interface{ EndPath() string }); ok {
+		return o.EndPath()
+	}
+	return n.Path()
 }
 
 func (v *View) pathSize() int {

@@ -26,11 +26,15 @@ func Keep(ctx context.Context) (release func()) {
 	if !ok {
 		panic("race: Keep: the context is not that of an attempt")
 	}
-	c := entrantOf(ctx).contest
-	c.hold()
+	e := entrantOf(ctx)
+	if !e.alone {
+		e.contest.hold()
+	}
 	return sync.OnceFunc(func() {
 		end()
-		c.drop()
+		if !e.alone {
+			e.contest.drop()
+		}
 	})
 }
 
@@ -44,7 +48,7 @@ func Attempt(ctx context.Context) int {
 		panic("race: Attempt: nil context")
 	}
 	if e := entrantOf(ctx); e != nil {
-		return e.number
+		return int(e.number)
 	}
 	return -1
 }

@@ -94,7 +94,7 @@ type Gate interface{ TryTake() bool }
 // First is the function First with settings.
 func (c Config[T]) First(ctx context.Context, name string, fs ...func(context.Context) (T, error)) (T, error) {
 	mustBeRace("First", ctx, name, fs)
-	return single(newRace(c, name, 1, len(fs)).among(ctx, fs))
+	return single(newRace(c, name, 1, len(fs)).run(ctx, fs[0], fs))
 }
 
 // Quorum is the function Quorum with settings.
@@ -103,7 +103,7 @@ func (c Config[T]) Quorum(ctx context.Context, name string, need int, fs ...func
 	if need < 1 || need > len(fs) {
 		panic(fmt.Sprintf("race: Quorum(%q): need %d: must be from 1 to the number of functions, %d", name, need, len(fs)))
 	}
-	return newRace(c, name, need, len(fs)).among(ctx, fs)
+	return newRace(c, name, need, len(fs)).run(ctx, fs[0], fs)
 }
 
 // Hedge is the function Hedge with settings: it calls f, and up to Extra times
@@ -122,9 +122,9 @@ func (c Config[T]) Hedge(ctx context.Context, name string, f func(context.Contex
 		panic(fmt.Sprintf("race: Hedge(%q): Config.Extra is %d", name, c.Extra))
 	}
 	r := newRace(c, name, 1, 1+max(c.Extra, 1))
-	r.hedging = hedging{launcher: r, after: c.After, gate: c.Gate}
+	r.hedging = hedging{launcher: r, after: c.After, gate: c.Gate, inline: c.Inline}
 	r.primary.f = f
-	return single(r.run(ctx, f))
+	return single(r.run(ctx, f, nil))
 }
 
 func mustBeRace[T any](verb string, ctx context.Context, name string, fs []func(context.Context) (T, error)) {

@@ -1,7 +1,10 @@
 package race
 
 import (
+	"context"
+	"strconv"
 	"sync"
+	"time"
 
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/internal/ctxnode"
@@ -17,33 +20,46 @@ import (
 //	    ├──the context ended──▶ ended
 //	    └──the caller unwinds──▶ quit
 type contest struct {
-	// node is where the attempts hang, below what the race was called with. It is
-	// not the scope's: what a winner keeps outlives the race.
-	node  ctxnode.Node
-	limit budget.Limit
-	name  string
-	owner owner.Scope
-	owned bool // owner is the caller's scope, not one of the race's own
-
-	mu      sync.Mutex
-	changed sync.Cond // on mu: the verdict is there, a hedge is due, or somebody has left
+	parent context.Context // what the race was called with
+	began  time.Time
+	limit  budget.Limit
+	name   string
+	owner  owner.Scope
+	mu     sync.Mutex
 
 	// Under mu.
 
-	verdict  verdict
-	need     int
-	tries    int      // attempts that may be made at most
-	left     int      // attempts that may still be made
-	running  int      // attempts that have not come back
-	entrants *entrant // all that were started, the youngest first
-	won      int
-	doomed   bool // an attempt panicked: the end of the owner's scope is on its way
+	verdict verdict
+	owned   bool  // owner is the caller's scope, not one of the race's own; written before the race
+	doomed  bool  // an attempt panicked: the end of the owner's scope is on its way
+	parked  bool  // the caller waits
+	need    int32 // written before the race
+	tries   int32 // attempts that may be made at most; likewise
+	left    int32 // attempts that may still be made
+	running int32 // attempts that have not come back
+	won     int32
+	refs    int32          // the caller, and attempts that have not come back or are kept: they need group
+	changed sync.WaitGroup // where the caller waits: see wait
+
+	// group is where the attempts hang, below parent. It is not the scope's: what a
+	// winner keeps outlives the race. The first attempt of a hedge, which mostly stays
+	// alone, hangs below parent by itself, under the race's limit; it has a group made
+	// when it fails or when there are more attempts. So as long as the race is
+	// undecided, either there is a group or that attempt runs.
+	group    *group
+	end      *ctxnode.Node // whose end decided the race; nil when none did
+	entrants *entrant      // all that were started, the youngest first
 	failures []error
 	decider  error // the failure that decided; nil when their number did
 	losers   []owner.Attempt
-	refs     int // the caller, and attempts that have not come back or are kept: they need node
 
 	hedging
+}
+
+// A group is the node of all attempts but the first of a hedge.
+type group struct {
+	ctxnode.Node
+	contest *contest
 }
 
 type verdict uint8
@@ -60,25 +76,91 @@ const (
 // that was delivered or with a failure.
 type entrant struct {
 	contest *contest
-	number  int
-	name    string
+	number  int32
+	alone   bool // it hangs below the race's parent by itself; written before it runs
 
 	// The attempt's goroutine's own.
 	returned bool
 	terminal bool
 
 	// Under contest.mu.
-	handle owner.Attempt // nil until it was started
 	back   bool
+	handle owner.Attempt // nil until it was started
 	next   *entrant
 }
 
+// nameOf returns the name of e as a task.
+func (c *contest) nameOf(e *entrant) string {
+	switch {
+	case c.launcher == nil:
+		return c.name + "/" + strconv.Itoa(int(e.number))
+	case e.number == 0:
+		return c.name
+	}
+	return c.name + "/hedge-" + strconv.Itoa(int(e.number))
+}
+
+// EndPath is that of the race, as for the first attempt of a hedge.
+func (g *group) EndPath() string { return g.contest.path() }
+
+// enterGroup begins the race with a group.
+func (c *contest) enterGroup() error {
+	g := &group{contest: c}
+	g.Owner = g
+	c.group = g
+	_, err := ctxnode.Hooks.Enter(&g.Node, c.parent, &c.limit, c.began)
+	return err
+}
+
+// regroup returns the group of a race that goes on, made by now.
+func (c *contest) regroup() *group {
+	c.mu.Lock()
+	g := c.group
+	c.mu.Unlock()
+	if g != nil {
+		return g
+	}
+	g = &group{contest: c}
+	g.Owner = g
+	// Under the limit as it was at the beginning, so that it has the same deadline.
+	if _, err := ctxnode.Hooks.Enter(&g.Node, c.parent, &c.limit, c.began); err != nil {
+		if cause := context.Cause(c.parent); cause != nil {
+			err = cause
+		}
+		g.StartEnded(c.parent, time.Time{}, &ctxnode.Ending{Cause: err, Err: c.parent.Err(), At: time.Now()})
+	}
+	c.mu.Lock()
+	other := c.group
+	if other == nil {
+		c.group = g
+	}
+	c.mu.Unlock()
+	if other != nil {
+		g.Stop()
+		return other
+	}
+	return g
+}
+
+// goesOnNow reports whether the race's context is alive, after a look at what ends
+// it, since timers are late and words under way. A race whose context has ended is
+// decided then.
+func (c *contest) goesOnNow() bool {
+	g := c.regroup()
+	g.CatchUp()
+	if g.Ending() == nil {
+		return true
+	}
+	c.endedBy(&g.Node)
+	return false
+}
+
 // enterLocked takes e into the race, and reports whether it still goes on.
-func (c *contest) enterLocked(e *entrant, number int, name string) bool {
+func (c *contest) enterLocked(e *entrant, number int) bool {
 	if c.verdict != undecided {
 		return false
 	}
-	e.contest, e.number, e.name = c, number, name
+	e.contest, e.number = c, int32(number)
 	e.next, c.entrants = c.entrants, e
 	c.running++
 	c.left--
@@ -123,10 +205,10 @@ func (c *contest) wonLocked(e *entrant) bool {
 // Finished is part of owner.Work.
 func (e *entrant) Finished(err error) {
 	c := e.contest
-	if err != nil {
+	if err != nil && c.goesOn() {
 		// What the end of the context makes an attempt return must not be taken
 		// for a failure of its own.
-		c.node.CatchUp()
+		c.goesOnNow()
 	}
 	c.mu.Lock()
 	if !e.back {
@@ -134,15 +216,24 @@ func (e *entrant) Finished(err error) {
 		c.running--
 		switch {
 		case c.verdict != undecided:
-		case c.node.Ending() != nil: // Ended is on its way
-			c.decideLocked(ended)
+		case c.group.Ending() != nil: // Ended is on its way
+			c.endLocked(&c.group.Node)
 		default:
 			c.failedLocked(e, err)
 		}
 	}
+	if c.verdict != undecided {
+		c.wakeLocked()
+	}
+	last := c.dropLocked()
 	c.unlock()
-	c.drop()
+	if last {
+		c.group.Stop()
+	}
 }
+
+// ContextEnded is part of owner.Work.
+func (e *entrant) ContextEnded(n *ctxnode.Node) { e.contest.endedBy(n) }
 
 func (c *contest) failedLocked(e *entrant, err error) {
 	_, panicked := err.(*scope.PanicError)
@@ -152,7 +243,7 @@ func (c *contest) failedLocked(e *entrant, err error) {
 		c.doomed = true
 		return
 	}
-	failure := &scope.TaskError{Task: e.name, Err: err}
+	failure := &scope.TaskError{Task: c.nameOf(e), Err: err}
 	c.failures = append(c.failures, failure)
 	switch {
 	case panicked || e.terminal:
@@ -174,14 +265,15 @@ func (c *contest) settleLocked() {
 
 // loseLocked decides that nobody wins.
 func (c *contest) loseLocked() {
-	if c.node.Ending() != nil { // Ended is on its way
-		c.decideLocked(ended)
+	if c.group.Ending() != nil { // Ended is on its way
+		c.endLocked(&c.group.Node)
 	} else {
 		c.decideLocked(lost)
 	}
 }
 
-// decideLocked decides the race, which is open. The losers are told by unlock.
+// decideLocked decides the race, which is open. The losers are told by unlock, and the
+// caller by wakeLocked.
 func (c *contest) decideLocked(v verdict) {
 	c.verdict = v
 	c.disarmLocked()
@@ -192,7 +284,13 @@ func (c *contest) decideLocked(v verdict) {
 			}
 		}
 	}
-	c.changed.Broadcast()
+}
+
+// endLocked decides the race, which is open, by the end of n.
+func (c *contest) endLocked(n *ctxnode.Node) {
+	c.end = n
+	c.decideLocked(ended)
+	c.wakeLocked()
 }
 
 // unlock unlocks mu and tells the losers, not under it: what hangs below their
@@ -206,16 +304,19 @@ func (c *contest) unlock() {
 	}
 }
 
-var _ ctxnode.Watcher = (*contest)(nil)
-
 // Ended is called when the context has ended, before that of an attempt has.
-func (c *contest) Ended(_ *ctxnode.Ending, watched bool) bool {
+func (g *group) Ended(_ *ctxnode.Ending, watched bool) bool {
+	g.contest.endedBy(&g.Node)
+	return watched
+}
+
+// endedBy notes the end of the race's context, which is that of n.
+func (c *contest) endedBy(n *ctxnode.Node) {
 	c.mu.Lock()
 	if c.verdict == undecided {
-		c.decideLocked(ended)
+		c.endLocked(n)
 	}
 	c.unlock()
-	return watched
 }
 
 // wait returns when the race is decided and nobody works for it any more but for
@@ -233,24 +334,24 @@ func (c *contest) wait() {
 	for c.verdict == undecided || c.aside > 0 {
 		if c.due && !c.driving && c.verdict == undecided {
 			c.driveLocked()
-		} else {
-			c.changed.Wait()
+			continue
 		}
+		c.parked = true
+		c.changed.Add(1)
+		c.mu.Unlock()
+		c.changed.Wait()
+		c.mu.Lock()
 	}
 	c.unlock()
 }
 
-// compete plays p. When that unwinds, it stops all who still run, before the scope
-// that may have been opened for the race waits for them.
-func (c *contest) compete(p interface{ play() }) {
-	over := false
-	defer func() {
-		if !over {
-			c.leave()
-		}
-	}()
-	p.play()
-	over = true
+// wakeLocked has the caller, if it waits, look again: the verdict is there, a hedge is
+// due, or somebody has left.
+func (c *contest) wakeLocked() {
+	if c.parked {
+		c.parked = false
+		c.changed.Done()
+	}
 }
 
 func (c *contest) leave() {
@@ -269,21 +370,26 @@ func (c *contest) leave() {
 	c.unlock()
 }
 
-// hold keeps node where it hangs until drop is called.
+// hold keeps the group where it hangs until drop is called.
 func (c *contest) hold() {
 	c.mu.Lock()
 	c.refs++
 	c.mu.Unlock()
 }
 
-// drop undoes one hold. The last one takes node from what it hangs under, without
-// ending it: those below have ended.
+// drop undoes one hold. The last one takes the group from what it hangs under,
+// without ending it: those below have ended.
 func (c *contest) drop() {
 	c.mu.Lock()
-	c.refs--
-	last := c.refs == 0
+	last := c.dropLocked()
 	c.mu.Unlock()
 	if last {
-		c.node.Stop()
+		c.group.Stop()
 	}
+}
+
+// dropLocked is drop for a caller that stops the group when it answers true.
+func (c *contest) dropLocked() (last bool) {
+	c.refs--
+	return c.refs == 0 && c.group != nil
 }

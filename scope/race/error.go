@@ -1,7 +1,6 @@
 package race
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -76,17 +75,13 @@ func (e *Error) As(target any) bool {
 	return e.Cause.As(target)
 }
 
-// outcome returns why the race, which is decided, has no value to return; nil when
-// it was won.
+// outcome returns why the race, which is decided, was not won.
 func (c *contest) outcome() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.verdict == won {
-		return nil
-	}
-	e := &Error{Race: c.pathBelow(&c.node.View), Failures: c.failures}
+	e := &Error{Race: c.path(), Failures: c.failures}
 	if c.verdict == ended {
-		e.Cause = asCause(c.node.Cause(), e.Race)
+		e.Cause = asCause(c.end.Cause(), e.Race)
 		e.what = textOf(e.Cause)
 		if len(e.Failures) > 0 {
 			e.what += ", after failures"
@@ -112,8 +107,8 @@ func (c *contest) outcome() error {
 }
 
 // refused returns the error of a race that did not begin.
-func (c *contest) refused(ctx context.Context, err error) error {
-	e := &Error{Race: c.pathBelow(ctxnode.Find(ctx))}
+func (c *contest) refused(err error) error {
+	e := &Error{Race: c.path()}
 	e.Cause = asCause(err, e.Race)
 	e.what = "not begun: " + textOf(e.Cause)
 	return e
@@ -122,7 +117,7 @@ func (c *contest) refused(ctx context.Context, err error) error {
 // notOpened notes that a scope for the race alone could not be opened: the time has
 // run out since the race was entered.
 func (c *contest) notOpened(err error) {
-	c.node.CatchUp()
+	c.group.CatchUp()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.verdict == undecided {
@@ -132,12 +127,12 @@ func (c *contest) notOpened(err error) {
 	}
 }
 
-// pathBelow returns the path of the race below v, which may be nil.
-func (c *contest) pathBelow(v *ctxnode.View) string {
-	if v == nil || v.Path() == "" {
-		return c.name
+// path returns the path of the race.
+func (c *contest) path() string {
+	if v := ctxnode.Find(c.parent); v != nil && v.Path() != "" {
+		return v.Path() + "/" + c.name
 	}
-	return v.Path() + "/" + c.name
+	return c.name
 }
 
 // asCause returns err as a *budget.Cause.

@@ -15,12 +15,13 @@ type hedging struct {
 	launcher interface{ launch(number int) } // nil: there are no hedges; written before the race
 	after    func() time.Duration            // likewise
 	gate     Gate                            // likewise
+	inline   bool                            // likewise
 
-	due      bool // the next one is to be launched
-	launched int
+	due      bool           // the next one is to be launched
 	driving  bool           // somebody launches
+	launched int32          // only who drives uses it
+	aside    int32          // timers that are armed, and goroutines that launch aside
 	busy     *entrant       // runs on the caller's goroutine; nil: none does
-	aside    int            // timers that are armed, and goroutines that launch aside
 	timer    *ctxnode.Alarm // of the next one, or of one that has fired; nil: there is none
 }
 
@@ -34,7 +35,13 @@ func (c *contest) arm() {
 	}
 	delay := c.after()
 	c.mu.Lock()
-	defer c.unlock()
+	c.armLocked(delay, time.Time{})
+	c.unlock()
+}
+
+// armLocked is arm with the answer of After. now is what the clock has just said, or
+// zero.
+func (c *contest) armLocked(delay time.Duration, now time.Time) {
 	switch {
 	case c.verdict != undecided || c.due || c.left == 0: // by now
 	case delay < 0:
@@ -43,8 +50,10 @@ func (c *contest) arm() {
 	case delay == 0:
 		c.dueLocked()
 	default:
+		if now.IsZero() {
+			now = time.Now()
+		}
 		c.aside++
-		now := time.Now()
 		c.timer = ctxnode.SetAlarm(now, now.Add(delay), c)
 	}
 }
@@ -62,7 +71,7 @@ func (c *contest) Ring() {
 
 func (c *contest) asideOverLocked() {
 	c.aside--
-	c.changed.Broadcast()
+	c.wakeLocked()
 }
 
 func (c *contest) disarmLocked() {
@@ -76,7 +85,7 @@ func (c *contest) disarmLocked() {
 func (c *contest) dueLocked() {
 	c.due = true
 	if c.busy == nil {
-		c.changed.Broadcast()
+		c.wakeLocked()
 		return
 	}
 	c.aside++
@@ -97,11 +106,10 @@ func (c *contest) driveLocked() {
 		c.due = false
 		c.disarmLocked()
 		c.mu.Unlock()
-		c.node.CatchUp() // a timer may be late
-		begins := c.node.Ending() == nil
+		begins := c.goesOnNow()
 		if begins && (c.gate == nil || c.gate.TryTake()) {
-			c.launched++ // only who drives uses it
-			c.launcher.launch(c.launched)
+			c.launched++
+			c.launcher.launch(int(c.launched))
 			c.mu.Lock()
 		} else {
 			c.mu.Lock()

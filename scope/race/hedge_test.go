@@ -192,7 +192,7 @@ func TestALimitBoundsAllAttemptsTogether(t *testing.T) {
 				assert.Equal(t, "read 100ms < within 1m0s", context.Cause(ctx).(*budget.Cause).Limit)
 				return "", ctx.Err()
 			})
-			assert.EqualError(t, err, "race: request/q: deadline exceeded: scope request, limit read 100ms < within 1m0s")
+			assert.EqualError(t, err, "race: request/q: deadline exceeded: scope request/q, limit read 100ms < within 1m0s")
 			assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err))
 			assert.NoError(t, s.Wait())
 			assert.Equal(t, []time.Duration{100 * time.Millisecond, 100 * time.Millisecond}, ends)
@@ -209,7 +209,7 @@ func TestTheErrorOfARaceThatRanOutOfTimeHoldsTheFailures(t *testing.T) {
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
 		assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err))
-		assert.EqualError(t, err, `race: q: deadline exceeded: limit within 100ms, after failures: task "q/0": unexpected EOF`)
+		assert.EqualError(t, err, `race: q: deadline exceeded: scope q, limit within 100ms, after failures: task "q/0": unexpected EOF`)
 	})
 }
 

@@ -2,10 +2,10 @@ package race
 
 import (
 	"context"
-	"strconv"
+	"errors"
 	"time"
 
-	"github.com/curfew-go/curfew/internal/ctxnode"
+	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/scope/internal/owner"
 )
 
@@ -14,30 +14,41 @@ type race[T any] struct {
 	contest
 	dispose  func(T)
 	terminal func(error) bool
-	inline   bool
-	fs       []func(context.Context) (T, error) // of First and Quorum
-	primary  attempt[T]                         // the first of a Hedge
-	one      [1]T                               // where values has its place, when one is enough
-	values   []T                                // under mu until the verdict
+	primary  attempt[T] // the first of a Hedge
+	one      [1]T       // where values has its place, when one is enough
+	values   []T        // under mu until the verdict
 }
 
 func newRace[T any](c Config[T], name string, need, tries int) *race[T] {
-	r := &race[T]{dispose: c.Dispose, terminal: c.Terminal, inline: c.Inline}
-	r.name, r.limit, r.need, r.left, r.tries = name, c.Limit, need, tries, tries
+	r := &race[T]{dispose: c.Dispose, terminal: c.Terminal}
+	r.name, r.limit, r.need, r.left, r.tries = name, c.Limit, int32(need), int32(tries), int32(tries)
 	if r.values = r.one[:0]; need > 1 {
 		r.values = make([]T, 0, need)
 	}
 	return r
 }
 
-// run enters the race and returns its outcome.
-func (r *race[T]) run(ctx context.Context, origin any) ([]T, error) {
-	r.changed.L = &r.mu
-	r.node.Owner = &r.contest
-	if _, err := ctxnode.Hooks.Enter(&r.node, ctx, &r.limit, time.Time{}); err != nil {
-		return nil, r.refused(ctx, err)
+// run enters the race, has it run, and returns its outcome: that of fs, or with nil
+// a hedge, whose first attempt enters the race by itself where somebody owns it (see
+// contest.group). origin is the caller's function.
+func (r *race[T]) run(ctx context.Context, origin any, fs []func(context.Context) (T, error)) ([]T, error) {
+	r.parent, r.refs, r.began = ctx, 1, time.Now()
+	r.owner = owner.Of(ctx)
+	r.owned = r.owner != nil
+	var delay time.Duration
+	var err error
+	if fs == nil && r.inline {
+		delay = r.after()
 	}
-	r.refs = 1
+	if fs == nil && r.owned {
+		r.primary.alone = true
+		err = r.enter(ctx, &r.limit)
+	} else {
+		err = r.enterGroup()
+	}
+	if err != nil {
+		return nil, r.refused(err)
+	}
 	over := false
 	defer func() {
 		if !over { // a panic or a Goexit passes through
@@ -45,13 +56,12 @@ func (r *race[T]) run(ctx context.Context, origin any) ([]T, error) {
 		}
 		r.drop()
 	}()
-	if r.owner = owner.Of(ctx); r.owner != nil {
-		r.owned = true
-		r.compete(r)
+	if r.owned {
+		r.compete(fs, delay)
 	} else {
-		err := owner.Within(&r.node.View, r.name, origin, func(o owner.Scope) error {
+		err := owner.Within(&r.group.Node.View, r.name, origin, func(o owner.Scope) error {
 			r.owner = o
-			r.compete(r)
+			r.compete(fs, delay)
 			return nil
 		})
 		if err != nil {
@@ -59,17 +69,34 @@ func (r *race[T]) run(ctx context.Context, origin any) ([]T, error) {
 		}
 	}
 	over = true
-	if err := r.outcome(); err != nil {
-		r.disposeAll()
-		return nil, err
+	if r.verdict == won { // it does not change any more
+		return r.values, nil
 	}
-	return r.values, nil
+	r.disposeAll()
+	return nil, r.outcome()
 }
 
-// among runs the race of fs.
-func (r *race[T]) among(ctx context.Context, fs []func(context.Context) (T, error)) ([]T, error) {
-	r.fs = fs
-	return r.run(ctx, fs[0])
+// compete starts what is to run from the beginning, and waits for the verdict. When
+// that unwinds, it stops all who still run, before the scope that may have been
+// opened for the race waits for them.
+func (r *race[T]) compete(fs []func(context.Context) (T, error), delay time.Duration) {
+	over := false
+	defer func() {
+		if !over {
+			r.leave()
+		}
+	}()
+	if fs == nil {
+		r.hedge(delay)
+	} else {
+		for i, f := range fs {
+			if !r.start(&attempt[T]{f: f}, i) {
+				break
+			}
+		}
+	}
+	r.wait()
+	over = true
 }
 
 // single is the outcome of a race for one value.
@@ -80,57 +107,71 @@ func single[T any](values []T, err error) (v T, _ error) {
 	return values[0], nil
 }
 
-// play starts what is to run from the beginning, and waits for the verdict.
-func (r *race[T]) play() {
-	if r.fs == nil {
-		r.hedge()
-		return
-	}
-	for i, f := range r.fs {
-		if !r.start(&attempt[T]{f: f}, i, r.name+"/"+strconv.Itoa(i)) {
-			break
+// launch starts the hedge of that number.
+func (r *race[T]) launch(number int) { r.start(&attempt[T]{f: r.primary.f}, number) }
+
+// hedge starts the first attempt, and sees to it that the others are when they are
+// due. The delay until then is known when the first one is inline.
+func (r *race[T]) hedge(delay time.Duration) {
+	a := &r.primary
+	if a.handle == nil {
+		if err := r.enter(&r.group.Node.View, &asCalled); err != nil {
+			if err != errDecided {
+				a.Finished(err)
+			}
+			return
 		}
 	}
-	r.wait()
-}
-
-// launch starts the hedge of that number.
-func (r *race[T]) launch(number int) {
-	r.start(&attempt[T]{f: r.primary.f}, number, r.name+"/hedge-"+strconv.Itoa(number))
-}
-
-// hedge starts the first attempt, and the others when they are due.
-func (r *race[T]) hedge() {
-	a := &r.primary
 	if !r.inline {
-		r.start(a, 0, r.name)
+		a.handle.Go()
 		r.arm()
-		r.wait()
 		return
 	}
-	a.race = r
 	r.mu.Lock()
 	r.busy = &a.entrant
-	entered := r.enterLocked(&a.entrant, 0, r.name)
-	r.mu.Unlock()
-	if entered {
-		r.arm()
-		r.owner.Here(&r.node.View, r.name, a, func(h owner.Attempt) { r.started(&a.entrant, h) })
-	}
+	r.armLocked(delay, r.began)
+	r.unlock()
+	a.handle.Here()
 	r.mu.Lock()
 	r.busy = nil
 	r.mu.Unlock()
-	r.wait()
+}
+
+// asCalled is the limit of attempts whose race has its own.
+var asCalled = budget.Inherited()
+
+// errDecided is why the first attempt of a hedge is not made.
+var errDecided = errors.New("race: decided")
+
+// enter makes the context of the first attempt of a hedge, under ctx and limit. After
+// errDecided the attempt is not in the race.
+func (r *race[T]) enter(ctx context.Context, limit *budget.Limit) error {
+	a := &r.primary
+	a.race = r
+	r.mu.Lock()
+	entered := r.enterLocked(&a.entrant, 0)
+	r.mu.Unlock()
+	if !entered {
+		return errDecided
+	}
+	h, err := r.owner.Enter(ctx, r.name, a, limit, r.began)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	a.handle = h
+	r.mu.Unlock()
+	return nil
 }
 
 // start starts a on a goroutine of its own, unless the race is decided.
-func (r *race[T]) start(a *attempt[T], number int, name string) bool {
+func (r *race[T]) start(a *attempt[T], number int) bool {
 	a.race = r
 	r.mu.Lock()
-	entered := r.enterLocked(&a.entrant, number, name)
+	entered := r.enterLocked(&a.entrant, number)
 	r.mu.Unlock()
 	if entered {
-		r.started(&a.entrant, r.owner.Start(&r.node.View, name, a))
+		r.started(&a.entrant, r.owner.Start(&r.group.Node.View, r.nameOf(&a.entrant), a))
 	}
 	return entered
 }

@@ -2,7 +2,13 @@
 // scope that owns them.
 package owner
 
-import "context"
+import (
+	"context"
+	"time"
+
+	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/ctxnode"
+)
 
 // A Work is what one attempt does, and who is told of it.
 type Work interface {
@@ -15,6 +21,9 @@ type Work interface {
 	// caller's goroutine. It must not block. After a panic or an abandoned
 	// attempt Call may still be running, or nobody is left to.
 	Finished(err error)
+	// ContextEnded is called when the attempt's context, which is n's, has ended before
+	// the attempt has. It must not block.
+	ContextEnded(n *ctxnode.Node)
 	// Origin is the caller's function, for reports.
 	Origin() any
 }
@@ -23,15 +32,20 @@ type Work interface {
 type Scope interface {
 	// Start starts w as a task with that name, under ctx, on a goroutine of its own.
 	Start(ctx context.Context, name string, w Work) Attempt
-	// Here is Start on the calling goroutine: it returns when w has finished. In a
-	// scope that abandons its stragglers it is Start.
-	Here(ctx context.Context, name string, w Work, started func(Attempt))
+	// Enter makes the task alone, and its context, which begins now, under ctx and
+	// limit, as of now. After an error there is none. Else Go or Here has to be called.
+	Enter(ctx context.Context, name string, w Work, limit *budget.Limit, now time.Time) (Attempt, error)
 	// Lend gives the slot of the calling task away until back is called.
 	Lend() (back func())
 }
 
-// An Attempt is one that was started.
+// An Attempt is one that was started, or entered.
 type Attempt interface {
+	// Go starts one that was entered on a goroutine of its own.
+	Go()
+	// Here runs one that was entered on the calling goroutine: it returns when its
+	// Work has finished. In a scope that abandons its stragglers it is Go.
+	Here()
 	// Lose ends the attempt's context, with a cause of kind race_lost.
 	Lose(why error)
 }
