@@ -88,7 +88,9 @@ type Config[T any] struct {
 // asked once for each of the attempts that a Hedge may add, when the time for it
 // has come: not for the first attempt, and not when the hedge could not begin
 // anyhow. A refusal gives that one attempt up; it never fails the call, which goes
-// on with those that run. Several races may ask at the same time.
+// on with those that run. Several races may ask at the same time. Where hedges are to
+// keep to a share of the calls in every second, also in the one in which all become slow,
+// give the budget a HedgeBurst.
 type Gate interface{ TryTake() bool }
 
 // First is the function First with settings.
