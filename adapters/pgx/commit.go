@@ -179,15 +179,18 @@ var ErrNoXID = errors.New("curfewpgx: Resolve: the transaction's id is not known
 //
 // The error is nil unless the outcome is Unknown. Then it is ErrNoXID, or what kept db
 // from answering, as Error has it; a server that has lost or forgotten the transaction is a
-// *pgconn.PgError, or an error that says so. Resolve panics if err holds no
-// *CommitError, for then there is nothing to resolve.
+// *pgconn.PgError, or an error that says so. For an err without a *CommitError, and for nil, the
+// error says that and wraps err: it comes from elsewhere than a COMMIT, or from one that was
+// done in time. Resolve panics if db is nil.
 func Resolve(ctx context.Context, db Querier, err error) (Outcome, error) {
 	var e *CommitError
 	switch {
 	case db == nil:
 		panic("curfewpgx: Resolve: nil db")
+	case err == nil:
+		return Unknown, errors.New("curfewpgx: Resolve: nil err, which says that it is committed")
 	case !errors.As(err, &e):
-		panic("curfewpgx: Resolve: err: no *CommitError")
+		return Unknown, fmt.Errorf("curfewpgx: Resolve: not the error of a commit: %w", err)
 	case e.Outcome != Unknown:
 		return e.Outcome, nil
 	case e.XID == 0:

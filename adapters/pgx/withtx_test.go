@@ -76,8 +76,17 @@ func TestWithTxEndsWhatItBegins(t *testing.T) {
 	assert.Equal(t, budget.ParentCancelled, budget.KindOf(curfewpgx.WithTx(ctx, k.pool, budget.Within(time.Second), nothing)))
 	assert.PanicsWithValue(t, "curfewpgx: WithTx: nil db", func() { _ = curfewpgx.WithTx(t.Context(), nil, budget.Inherited(), nothing) })
 	assert.PanicsWithValue(t, "curfewpgx: WithTx: nil fn", func() { _ = curfewpgx.WithTx(t.Context(), k.pool, budget.Inherited(), nil) })
-	assert.PanicsWithValue(t, "curfewpgx: Resolve: err: no *CommitError", func() { _, _ = curfewpgx.Resolve(t.Context(), k.pool, failure) })
 	assert.PanicsWithValue(t, "curfewpgx: Resolve: nil db", func() { _, _ = curfewpgx.Resolve(t.Context(), nil, failure) })
+}
+
+func TestResolveOfNoCommitIsAnErrorAndNoPanic(t *testing.T) {
+	failure := errors.New("no")
+	for _, err := range []error{failure, nil} {
+		was, again := curfewpgx.Resolve(t.Context(), &pgx.Conn{}, err)
+		assert.Equal(t, curfewpgx.Unknown, was)
+		require.Error(t, again)
+		assert.Equal(t, err != nil, errors.Is(again, failure))
+	}
 }
 
 func nothing(context.Context, pgx.Tx) error { return nil }
