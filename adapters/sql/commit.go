@@ -30,21 +30,28 @@ func (o Outcome) String() string {
 // it does no harm twice.
 type CommitError struct {
 	Outcome Outcome
-	Err     error // why, such as a *budget.Cause or the driver's error; never nil
+	Err     error // why, such as a *budget.Cause or the driver's error; never nil in one that was returned
 
 	mark string // what names the transaction in the server; may be empty
 	id   int64  // of the connection, proven; 0 when not
 }
 
-// Error returns the text of the error. The text of a driver's error is part of it.
+// Error returns the text of the error. That of a driver's error is part of it, see the
+// package's documentation on what it may hold.
 func (e *CommitError) Error() string {
+	text := "curfewsql: not known whether it is committed"
 	switch e.Outcome {
 	case NotCommitted:
-		return "curfewsql: not committed: " + e.Err.Error()
+		text = "curfewsql: not committed"
+	case Committed:
+		text = "curfewsql: committed"
 	case CommittedLate:
-		return "curfewsql: committed, but late: " + e.Err.Error()
+		text = "curfewsql: committed, but late"
 	}
-	return "curfewsql: not known whether it is committed: " + e.Err.Error()
+	if e.Err == nil {
+		return text
+	}
+	return text + ": " + e.Err.Error()
 }
 
 // Unwrap returns why.
