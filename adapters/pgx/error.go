@@ -103,6 +103,7 @@ func endOf(ctx context.Context, err error) *budget.Cause {
 	case errors.As(context.Cause(ctx), &known):
 		c = *known // which others share
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		c = *whose(ctx)
 		c.Kind = budget.DeadlineExceeded
 	default:
 		c.Kind = budget.Cancelled
@@ -117,14 +118,20 @@ func endOf(ctx context.Context, err error) *budget.Cause {
 	return &c
 }
 
-// whose returns a cause that names the limits and the place of ctx.
+// whose returns a cause that names the limits and the place of ctx, which may have ended.
 func whose(ctx context.Context) *budget.Cause {
 	var known *budget.Cause
-	if !errors.As(budget.Require(ctx, 1<<62), &known) {
+	if !errors.As(budget.Require(alive{ctx}, 1<<62), &known) {
 		return &budget.Cause{}
 	}
 	return &budget.Cause{Limit: known.Limit, Scope: known.Scope, Task: known.Task}
 }
+
+// alive hides that a ctx has ended: of one that has, Require says what ended it, and the
+// deadline of a context.WithTimeout has no name there.
+type alive struct{ context.Context }
+
+func (alive) Err() error { return nil }
 
 // quiet keeps the text of err out of ours: those of failed connections name the
 // user, the database and the host.

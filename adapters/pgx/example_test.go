@@ -136,3 +136,12 @@ func TestErrorTellsNeitherAddressNorUser(t *testing.T) {
 	assert.Equal(t, budget.Cancelled, budget.KindOf(err))
 	assert.NotRegexp(t, "hidden|secret|private|127", err.Error())
 }
+
+func TestADeadlineOfPlainContextsIsNamedAlsoWhenItHasPassed(t *testing.T) {
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	assert.ErrorContains(t, curfewpgx.Error(ctx, ctx.Err()), "limit parent deadline")
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.NotContains(t, curfewpgx.Error(cancelled, cancelled.Err()).Error(), "limit")
+}

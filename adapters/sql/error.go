@@ -97,14 +97,20 @@ func tooLate(ctx context.Context) error {
 	return err
 }
 
-// namesOf returns a cause that names the limits and the place of ctx.
+// namesOf returns a cause that names the limits and the place of ctx, which may have ended.
 func namesOf(ctx context.Context) *budget.Cause {
 	var known *budget.Cause
-	if !errors.As(budget.Require(ctx, 1<<62), &known) {
+	if !errors.As(budget.Require(alive{ctx}, 1<<62), &known) {
 		return &budget.Cause{}
 	}
 	return &budget.Cause{Limit: known.Limit, Scope: known.Scope, Task: known.Task}
 }
+
+// alive hides that a ctx has ended: of one that has, Require says what ended it, and the
+// deadline of a context.WithTimeout has no name there.
+type alive struct{ context.Context }
+
+func (alive) Err() error { return nil }
 
 // quiet keeps the text of err out of ours: it may hold arguments, and that of a failed
 // connection names the user, the database and the host.
