@@ -51,14 +51,22 @@ func skipBlanks(query string) string {
 
 // Reads reports whether query begins as one that writes nothing.
 func Reads(query string) bool {
-	switch first, _ := FirstWord(query); first {
-	case "select", "show", "explain", "values", "table", "describe", "desc", "pragma":
+	switch first, rest := FirstWord(query); first {
+	case "select", "show", "values", "table", "pragma":
 		return true
+	case "explain", "describe", "desc": // which run the statement with an ANALYZE
+		rest = strings.ToLower(rest)
+		return !containsOne(rest, "analyze", "analyse") || !containsOne(rest, verbs...) && !containsOne(rest, "create", "refresh", "execute")
 	case "with":
-		query = strings.ToLower(query)
-		return !slices.ContainsFunc([]string{"insert", "update", "delete", "merge", "replace"}, func(verb string) bool {
-			return strings.Contains(query, verb)
-		})
+		return !containsOne(strings.ToLower(rest), verbs...)
 	}
 	return false
+}
+
+// verbs are those that write rows. They count wherever they stand: one in a literal makes of
+// what reads what may write, and not the other way round.
+var verbs = []string{"insert", "update", "delete", "merge", "replace"}
+
+func containsOne(text string, words ...string) bool {
+	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) })
 }

@@ -27,6 +27,8 @@ func TestTheFirstWordIsFoundBehindBlanksCommentsAndBrackets(t *testing.T) {
 func TestWhatMayWriteDoesNotRead(t *testing.T) {
 	for query, want := range map[string]bool{
 		"select 1": true, "(values (1))": true, "pragma user_version": true, "explain delete from t": true,
+		"explain analyze select 1": true, "EXPLAIN (Analyze, costs off) INSERT into t values (1)": false, "desc analyze delete from t": false,
+		"explain analyse execute p": false, "explain analyze create table t as select 1": false, "explain select analyze from t": true,
 		"with a as (select 1) select * from a": true, "with a as (DELETE from t returning n) select * from a": false,
 		"insert into t values (1)": false, "call p()": false, "": false, "/*!50000 select 1 */": false,
 	} {
