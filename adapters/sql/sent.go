@@ -39,11 +39,17 @@ func (c *conn) first(k *call, st *dialect.Statement) error {
 	return nil
 }
 
-// limitIs notes the limit in force for the transaction.
+// limitIs notes the limit in force for the transaction. One that has had none of ours has at most
+// the user's, which is not ours to lift.
 func (c *conn) limitIs(d time.Duration) {
-	if c.tx != nil {
-		c.tx.inForce = d
+	if c.tx == nil {
+		return
 	}
+	c.tx.limited = c.tx.limited || d > 0
+	if d < 0 && !c.tx.limited {
+		d = 0
+	}
+	c.tx.inForce = d
 }
 
 // after notes what a statement did, and says what became of one that may write, is part of no

@@ -27,6 +27,7 @@ type tx struct {
 	inner   driver.Tx // nil when a text began it
 	phase   *switched // what inner was begun with
 	inForce time.Duration
+	limited bool  // it has had a limit of ours
 	over    error // not nil: why the server has ended it
 	failed  bool  // the server refuses all but a rollback
 	report  *report
@@ -61,7 +62,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 		t.report.reached = true
 	}
 	if begin := c.db.dialect.Begin(t.state(), k.limit); begin != "" {
-		t.inForce = k.limit
+		t.inForce, t.limited = k.limit, true
 		err = execText(k.inner, c.inner, begin)
 	} else {
 		t.phase = &switched{}

@@ -86,29 +86,36 @@ func TestPostgreSQLHasTheLimitWhereItHoldsAndNotWhereItFails(t *testing.T) {
 		in           dialect.Statement
 		query, first string
 		armed        bool
+		unknown      bool // what is in force behind it
 	}{
-		{dialect.Statement{Query: "delete from t", Exec: true}, set + "delete from t", "", true},
-		{dialect.Statement{Query: "select 1"}, "select 1", "", false},
-		{dialect.Statement{Query: "delete from t where n=$1", Exec: true, HasArgs: true}, "delete from t where n=$1", "", false},
-		{dialect.Statement{Query: "vacuum", Exec: true}, "vacuum", "", false},
-		{dialect.Statement{Query: "create index Concurrently i on t(n)", Exec: true}, "create index Concurrently i on t(n)", "", false},
-		{dialect.Statement{Query: "create index i on t(n)", Exec: true}, set + "create index i on t(n)", "", true},
-		{dialect.Statement{Query: "call p()", Exec: true}, "call p()", "", false},
-		{dialect.Statement{Query: "", Exec: true}, "", "", false},
-		{dialect.Statement{Query: "select 1", InTx: true}, "select 1", set, true},
-		{dialect.Statement{Query: "select 1", InTx: true, InForce: 196 * ms}, "select 1", "", true},
-		{dialect.Statement{Query: "select 1", InTx: true, InForce: 214 * ms}, "select 1", "", true},
-		{dialect.Statement{Query: "select 1", InTx: true, InForce: 220 * ms}, "select 1", set, true},
-		{dialect.Statement{Query: "select 1", InTx: true, InForce: 194 * ms}, "select 1", set, true},
-		{dialect.Statement{Query: "select 1", InTx: true, InForce: -1}, "select 1", set, true},
-		{dialect.Statement{Query: "delete from t", Exec: true, InTx: true, InForce: 196 * ms}, set + "delete from t", "", true},
-		{dialect.Statement{Query: "rollback to a", Exec: true, InTx: true, InForce: 196 * ms}, "rollback to a", "", false},
+		{dialect.Statement{Query: "delete from t", Exec: true}, set + "delete from t", "", true, false},
+		{dialect.Statement{Query: "select 1"}, "select 1", "", false, false},
+		{dialect.Statement{Query: "delete from t where n=$1", Exec: true, HasArgs: true}, "delete from t where n=$1", "", false, false},
+		{dialect.Statement{Query: "vacuum", Exec: true}, "vacuum", "", false, false},
+		{dialect.Statement{Query: "create index Concurrently i on t(n)", Exec: true}, "create index Concurrently i on t(n)", "", false, false},
+		{dialect.Statement{Query: "create index i on t(n)", Exec: true}, set + "create index i on t(n)", "", true, false},
+		{dialect.Statement{Query: "call p()", Exec: true}, "call p()", "", false, false},
+		{dialect.Statement{Query: "", Exec: true}, "", "", false, false},
+		{dialect.Statement{Query: "select 1", InTx: true}, "select 1", set, true, false},
+		{dialect.Statement{Query: "select 1", InTx: true, InForce: 196 * ms}, "select 1", "", true, false},
+		{dialect.Statement{Query: "select 1", InTx: true, InForce: 214 * ms}, "select 1", "", true, false},
+		{dialect.Statement{Query: "select 1", InTx: true, InForce: 220 * ms}, "select 1", set, true, false},
+		{dialect.Statement{Query: "select 1", InTx: true, InForce: 194 * ms}, "select 1", set, true, false},
+		{dialect.Statement{Query: "select 1", InTx: true, InForce: -1}, "select 1", set, true, false},
+		{dialect.Statement{Query: "delete from t", Exec: true, InTx: true, InForce: 196 * ms}, set + "delete from t", "", true, false},
+		{dialect.Statement{Query: "rollback to a", Exec: true, InTx: true, InForce: 196 * ms}, "rollback to a", "", false, true},
+		{dialect.Statement{Query: "SET LOCAL Statement_Timeout = 7", Exec: true, InTx: true, InForce: 196 * ms}, set + "SET LOCAL Statement_Timeout = 7", "", true, true},
+		{dialect.Statement{Query: "select set_config('statement_timeout', $1, true)", HasArgs: true, InTx: true, InForce: 196 * ms}, "select set_config('statement_timeout', $1, true)", "", true, true},
+		{dialect.Statement{Query: "reset all", Exec: true, InTx: true}, set + "reset all", "", true, true},
+		{dialect.Statement{Query: "set statement_timeout = 7", Exec: true}, "set statement_timeout = 7", "", false, false},
 	} {
 		got := dialect.PostgreSQL().Limit(c.in, 195*ms)
 		assert.Equal(t, c.query, got.Query)
 		assert.Equal(t, c.first, got.First, c.query)
 		assert.Equal(t, c.armed, got.Armed, c.query)
-		if c.armed && (got.First != "" || got.Query != c.in.Query) && c.in.InTx {
+		if c.unknown {
+			assert.Negative(t, got.InForce, c.query)
+		} else if c.armed && (got.First != "" || got.Query != c.in.Query) && c.in.InTx {
 			assert.Equal(t, 195*ms, got.InForce, c.query)
 		}
 	}

@@ -40,6 +40,16 @@ func (p postgres) Limit(s Statement, d time.Duration) Statement {
 		return s
 	}
 	first, rest := sqltext.FirstWord(s.Query)
+	sets := s.InTx && setsLimit(first, s.Query)
+	s = limitLocally(s, d, first, rest)
+	if sets {
+		s.InForce = -1
+	}
+	return s
+}
+
+// limitLocally has the limit in front of s where it holds and is not in force.
+func limitLocally(s Statement, d time.Duration, first, rest string) Statement {
 	merge := s.Exec && !s.HasArgs && !s.Prepared
 	switch {
 	case !s.InTx && (d == 0 || !merge || standsAlone(first, rest)):
@@ -60,6 +70,12 @@ func (p postgres) Limit(s Statement, d time.Duration) Statement {
 		s.InForce = d
 	}
 	return s
+}
+
+// setsLimit reports whether a statement may set the limit of the rest of the transaction: by SET or
+// set_config, or as one of those that a RESET ALL resets.
+func setsLimit(first, query string) bool {
+	return first == "reset" || strings.Contains(strings.ToLower(query), "statement_timeout")
 }
 
 // shrunk reports whether want must be set where have is in force: when that would cut a

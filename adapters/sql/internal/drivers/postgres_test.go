@@ -250,6 +250,40 @@ func TestCase55_NothingOfTheLimitIsLeftForTheNextClientOfAPooler(t *testing.T) {
 	}
 }
 
+func TestALimitThatTheUserSetsInATransactionIsNotTakenForOurs(t *testing.T) {
+	s := shared(t, servers.PostgreSQL)
+	p := netproxy.New(t, s.Addr())
+	db := wrap(t, stdlib.GetConnector(*pgConfig(t, s, p.Addr())))
+	limit := func(ctx context.Context, tx *sql.Tx) (v string) {
+		require.NoError(t, tx.QueryRowContext(ctx, "select current_setting($1)", "statement_timeout").Scan(&v))
+		return v
+	}
+	ctx := within(t, time.Minute)
+	for _, set := range []string{"set statement_timeout = 0", "set local statement_timeout = 7654", "select set_config('statement_timeout', '7654', true)", "reset all"} {
+		tx, err := db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		_, err = tx.ExecContext(ctx, set)
+		require.NoError(t, err)
+		assert.Regexp(t, `^[345][0-9]{4}ms$`, limit(ctx, tx), set)
+		require.NoError(t, tx.Rollback())
+	}
+
+	// Where no limit of ours has been, the user's stays, at no turn.
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	for _, query := range []string{"set local statement_timeout = 7654", "savepoint s", "rollback to s"} {
+		_, err = tx.ExecContext(t.Context(), query)
+		require.NoError(t, err)
+	}
+	assert.Equal(t, "7654ms", limit(t.Context(), tx))
+	before := p.Turns()
+	assert.Equal(t, "7654ms", limit(t.Context(), tx))
+	assert.Equal(t, int64(1), p.Turns()-before)
+	assert.Regexp(t, `^[345][0-9]{4}ms$`, limit(ctx, tx))
+	assert.Equal(t, "0", limit(t.Context(), tx), "what was ours is lifted")
+}
+
 func TestCase57_NoNoticePerStatement(t *testing.T) {
 	s := shared(t, servers.PostgreSQL)
 	cfg := pgConfig(t, s, s.Addr())
