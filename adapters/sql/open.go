@@ -56,14 +56,21 @@ type connector struct {
 	settings
 	inner driver.Connector
 
-	turn   chan struct{} // holds one value, for whoever learns or closes
+	open  context.Context // ends with Close
+	close context.CancelFunc
+
+	turn   chan struct{} // holds one value, for whoever learns
 	known  bool          // dialect and killer are set, and do not change again
 	killer *killer       // nil when nothing is killed
 	warn   sync.Once
+
+	mu     sync.Mutex // held to set killer, and by Close
+	closed bool       // guarded by mu
 }
 
 func newConnector(inner driver.Connector, s settings) *connector {
 	c := &connector{settings: s, inner: inner, turn: make(chan struct{}, 1)}
+	c.open, c.close = context.WithCancel(context.Background())
 	c.turn <- struct{}{}
 	return c
 }
@@ -120,17 +127,30 @@ func (c *connector) learn(ctx context.Context, inner driver.Conn) error {
 	case <-c.turn:
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-c.open.Done():
+		return errClosed
 	}
 	defer func() { c.turn <- struct{}{} }()
 	if c.known {
 		return nil
 	}
 	if c.dialect == nil {
-		d, err := detect(ctx, inner)
-		if err != nil {
+		asking, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(c.open, cancel)()
+		d, err := detect(asking, inner)
+		switch {
+		case c.open.Err() != nil:
+			return errClosed
+		case err != nil:
 			return err
 		}
 		c.dialect = d
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return errClosed
 	}
 	if k, ok := c.dialect.(dialect.Killer); ok && !c.pooler {
 		c.killer = newKiller(c.inner, k, c.log)
@@ -139,10 +159,13 @@ func (c *connector) learn(ctx context.Context, inner driver.Conn) error {
 	return nil
 }
 
-// Close implements io.Closer, for sql.DB.Close.
+// Close implements io.Closer, for sql.DB.Close. It does not wait for who learns: a server that is
+// frozen keeps a connection without deadline there for as long as it likes.
 func (c *connector) Close() error {
-	<-c.turn
-	defer func() { c.turn <- struct{}{} }()
+	c.close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
 	if c.killer != nil {
 		c.killer.close()
 	}
