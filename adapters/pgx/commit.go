@@ -61,7 +61,8 @@ type CommitError struct {
 	Err error
 }
 
-// Error returns the outcome and what led to it, without address or argument.
+// Error returns the outcome and what led to it, without address or argument; but the message of
+// an error of the server, such as one that a deferred trigger raised, is what the server wrote.
 func (e *CommitError) Error() string {
 	if e.Err == nil {
 		return "curfewpgx: " + e.Outcome.String()

@@ -31,7 +31,8 @@ const (
 // returned as it is, and so is a *budget.Cause. The error of pgx can still be found by errors.As.
 //
 // A cancel by somebody else, such as pg_cancel_backend, stays the pgconn.PgError
-// it is. Texts hold neither arguments nor the address.
+// it is. The texts of what Error makes hold neither arguments nor the address. Those of pgx, which
+// it returns as they are, may: a connection that was refused names user, database and host.
 func Error(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

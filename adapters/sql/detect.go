@@ -36,8 +36,10 @@ func detect(ctx context.Context, inner driver.Conn) (dialect.Dialect, error) {
 	case version != "" && version[0] >= '0' && version[0] <= '9':
 		return dialect.MySQL(), nil
 	}
-	return nil, errors.New("curfewsql: no dialect for this server: see WithDialect")
+	return nil, errNoDialect
 }
+
+var errNoDialect = errors.New("curfewsql: no dialect for this server: see WithDialect")
 
 // limitsInStream asks for the limit in force, in milliseconds, once under a deadline. No driver sends
 // a limit for one, but for curfewpgx, which leaves a shorter one of the session alone: so the deadline

@@ -53,8 +53,13 @@
 // connect, lock_wait, statement or commit; the driver's error is behind it, for errors.As. The
 // phase is lock_wait when the server says so, see [LimitLockWaits].
 // What database/sql itself says, without asking the driver, [Error] turns into the same;
-// WithTx does so too and adds the phase pool_wait. Texts hold neither the data
-// source name nor arguments.
+// WithTx does so too and adds the phase pool_wait.
+//
+// The texts of these hold neither the data source name nor arguments, and that of a connection that
+// could not be had names no user, database or host: the driver's is behind it. Every other error of
+// a statement is the driver's own, and its text may hold values, such as the key in MariaDB's
+// "Duplicate entry", and the addresses of a connection that broke. A *CommitError and a *TxError
+// have the text of what they wrap in theirs.
 //
 // # What to know
 //

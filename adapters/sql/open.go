@@ -6,7 +6,9 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
+	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/curfew-go/curfew/adapters/sql/dialect"
@@ -175,13 +177,37 @@ func (c *connector) Close() error {
 	return nil
 }
 
-// connectError returns why a connection could not be had.
+// connectError returns why a connection could not be had. The texts of drivers name the user, the
+// database and the host.
 func connectError(ctx context.Context, err error) error {
-	if have := (*budget.Cause)(nil); errors.As(err, &have) {
+	if have := (*budget.Cause)(nil); errors.As(err, &have) || err == errClosed || err == errNoDialect {
 		return err
 	}
 	if ctx.Err() != nil {
 		return endOf(ctx, phaseConnect, quieted(err, dialect.Verdict{}))
 	}
-	return err
+	text := "curfewsql: no connection: "
+	var errno syscall.Errno
+	var resolving *net.DNSError
+	switch code := codeOf(err); {
+	case code != "":
+		text += "the server answered " + code
+	case errors.As(err, &errno):
+		text += errno.Error()
+	case errors.As(err, &resolving):
+		text += "the host's address was not found"
+	default:
+		text += "see the driver's error behind this one"
+	}
+	return &quiet{text, err}
+}
+
+// codeOf returns the server's code of an error of a connection that is not had yet, "" for none.
+func codeOf(err error) string {
+	for _, d := range []dialect.Dialect{dialect.PostgreSQL(), dialect.MySQL(), dialect.SQLite()} {
+		if v := d.Judge(err); v.Code != "" {
+			return v.Code
+		}
+	}
+	return ""
 }

@@ -3,6 +3,10 @@ package curfewsql_test
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -36,3 +40,28 @@ func TestCloseDoesNotWaitForAServerThatDoesNotSayWhatItIs(t *testing.T) {
 		}
 	})
 }
+
+func TestAnErrorOfConnectTellsNeitherUserNorHost(t *testing.T) {
+	secret := &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 5432}, Err: syscall.ECONNREFUSED}
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("user=app database=shop: %w", secret), "curfewsql: no connection: connection refused"},
+		{fmt.Errorf("user=app: %w", &net.DNSError{Err: "no such host", Name: "db.example"}), "curfewsql: no connection: the host's address was not found"},
+		{fmt.Errorf("user=app: %w", stateError("28P01")), "curfewsql: no connection: the server answered 28P01"},
+		{errors.New("user=app"), "curfewsql: no connection: see the driver's error behind this one"},
+	} {
+		db := curfewsql.Wrap(connects(func(context.Context) (driver.Conn, error) { return nil, c.err }))
+		defer db.Close()
+		err := db.PingContext(t.Context())
+		assert.EqualError(t, err, c.want)
+		assert.ErrorIs(t, err, c.err)
+	}
+}
+
+// stateError is an error with a SQLSTATE.
+type stateError string
+
+func (e stateError) Error() string    { return "user=app" }
+func (e stateError) SQLState() string { return string(e) }
