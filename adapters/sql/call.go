@@ -197,6 +197,8 @@ func (k *call) end(err error) error {
 			t.over = errOr(translated, err)
 		case err != nil && v.Code == "" && !v.TxOver && connectionLost(k.conn.inner, err):
 			k.conn.giveUp(translated) // no COMMIT was sent: none of it will be committed
+		case v.Reason == dialect.LockTimeout && t.over == nil && k.conn.why == nil && t.gone(k):
+			t.over = translated
 		}
 		t.failed = err != nil && (t.failed || v.TxFailed) // an error of the driver's own says nothing of it
 	}

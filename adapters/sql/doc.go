@@ -67,8 +67,9 @@
 // step from one row to the next in the SQLite of modernc.org, which watches the
 // context until the first; and in MariaDB a function that swallows the kill (SLEEP,
 // BENCHMARK) returns early, and the procedure around it goes on.
-// Implicit commits, and transactions that were begun as text, are not seen; nor is what
-// innodb_rollback_on_timeout does, which lets a lock timeout end more than the statement.
+// Implicit commits, and transactions that were begun as text, are not seen. On MariaDB a lock
+// timeout (1205) in a transaction costs a turn, to ask whether innodb_rollback_on_timeout has ended
+// more than the statement; on MySQL, which cannot be asked, that is not seen.
 //
 // A timeout of the server's own, such as a statement_timeout or max_statement_time of the session,
 // gives way to a limit while one is sent, also a shorter one.

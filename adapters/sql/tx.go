@@ -128,6 +128,31 @@ func (t *tx) Commit() error {
 	return c.unknown(k, err, failed, mark)
 }
 
+// gone asks whether the server has ended the transaction along with a statement that waited too long
+// for a lock, as innodb_rollback_on_timeout has it; what comes next would be committed by itself. It
+// takes a turn, and until the deadline at most. Without an answer the connection is given up.
+func (t *tx) gone(k *call) bool {
+	asker, ok := t.conn.db.dialect.(interface{ InTx() string })
+	if !ok {
+		return false
+	}
+	until := time.Now().Add(rollbackBound)
+	if at, bounded := k.user.Deadline(); bounded && at.Before(until) {
+		until = at
+	}
+	if least := time.Now().Add(leastLimit); until.Before(least) {
+		until = least
+	}
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(k.own), until)
+	defer cancel()
+	row, err := queryRow(ctx, t.conn.inner, asker.InTx())
+	if err != nil {
+		t.conn.giveUp(err)
+		return true
+	}
+	return text(row[0]) != "1"
+}
+
 // mark asks what names the transaction.
 func (t *tx) mark(k *call) (string, error) {
 	resolver, ok := t.conn.db.dialect.(dialect.Resolver)

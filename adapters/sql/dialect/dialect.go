@@ -19,7 +19,8 @@ import (
 // A Dialect knows how one kind of database limits statements and what its errors
 // mean. It is used by many goroutines at once, and may be a Killer and a Resolver as well.
 // One whose driver is already limited in all that it sends says so by a method
-// LimitsAll() bool.
+// LimitsAll() bool. One whose server may end a transaction with a LockTimeout, and does not say
+// so, has a method InTx() string: a query of one row and one column, 1 when a transaction is open.
 type Dialect interface {
 	// Name is the database's name in errors, such as "mariadb".
 	Name() string

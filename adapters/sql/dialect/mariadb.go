@@ -79,6 +79,9 @@ func (mariadb) Commit(_ Transaction, d time.Duration) (text string, armed bool) 
 	return limited(d, 0, "COMMIT"), true
 }
 
+// InTx asks for what a 1205 does not say: under innodb_rollback_on_timeout it ends the transaction.
+func (mariadb) InTx() string { return "select @@in_transaction" }
+
 type mysql struct{ mysqlFamily }
 
 func (mysql) Name() string { return "mysql" }
