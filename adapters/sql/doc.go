@@ -67,6 +67,8 @@
 // step from one row to the next in the SQLite of modernc.org, which watches the
 // context until the first; and in MariaDB a function that swallows the kill (SLEEP,
 // BENCHMARK) returns early, and the procedure around it goes on.
+// A LOAD DATA LOCAL whose reader fails returns the reader's error, and what came before it is loaded:
+// go-sql-driver ends the file there, and the server knows of no failure.
 // Implicit commits, and transactions that were begun as text, are not seen. On MariaDB a lock
 // timeout (1205) in a transaction costs a turn, to ask whether innodb_rollback_on_timeout has ended
 // more than the statement; on MySQL, which cannot be asked, that is not seen.
