@@ -83,9 +83,9 @@ func (c *core) cleanOne(next cleanup, share time.Duration) error {
 	share = max(share, time.Millisecond)
 	limit := budget.Within(share).Named("cleanup")
 	node := &ctxnode.Node{Name: next.name, Limit: &limit}
-	node.StartDetached(&c.node.View, time.Now().Add(share))
 	r := &cleanupRun{core: c, f: next.f, node: node, done: make(chan error, 1)}
-	node.Owner = r
+	node.Owner = r // before its timer runs, which asks the Owner for its path
+	node.StartDetached(&c.node.View, time.Now().Add(share))
 	go r.run()
 
 	var err error
