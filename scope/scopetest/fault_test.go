@@ -315,3 +315,24 @@ func TestAStoryWithFaultsIsTheSameEachTime(t *testing.T) {
 		assert.Equal(t, first.otherEnds.Error(), again.otherEnds.Error())
 	}
 }
+
+// TestAFaultMeetsAnItemOfAMapByItsNumber, which everybody else calls it, too.
+func TestAFaultMeetsAnItemOfAMapByItsNumber(t *testing.T) {
+	ctx := scopetest.Context(t)
+	scopetest.Inject(ctx, scopetest.At("page/prices/2", scopetest.Join).Fail(errDown))
+	var paths []string
+	err := scope.Run(ctx, "page", budget.Inherited(), func(ctx context.Context, _ *scope.Scope) error {
+		return scope.Each(ctx, "prices", 1, make([]int, 4), func(ctx context.Context, _ int) error {
+			paths = append(paths, ctx.(interface{ Path() string }).Path())
+			return nil
+		})
+	})
+	var te *scope.TaskError
+	var inner *scope.Error
+	require.ErrorAs(t, err, &te)
+	require.ErrorAs(t, te.Err, &inner)
+	require.Len(t, inner.Failures, 1)
+	require.ErrorAs(t, inner.Failures[0], &te)
+	assert.Equal(t, "2", te.Task)
+	assert.Equal(t, []string{"page/prices/0", "page/prices/1", "page/prices/2"}, paths)
+}
