@@ -139,6 +139,9 @@ func (s *attempts) Enter(ctx context.Context, name string, w owner.Work, limit *
 		return nil, err
 	}
 	a.node = &a.with // others do not find the task yet
+	if l := a.with.Limit.(*budget.Limit); l != limit {
+		*limit = *l
+	}
 	return a, nil
 }
 
@@ -174,6 +177,9 @@ func (a *attemptTask) setHold(h *hold, lent bool) {
 	m := a.extra()
 	m.hold, m.lent = h, lent
 	c.node.Mu.Unlock()
+	if !lent && a.node != nil && a.node.Ending() != nil {
+		h.drop() // Ended may have found none to give back
+	}
 }
 
 // Go is part of owner.Attempt.

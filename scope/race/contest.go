@@ -134,9 +134,12 @@ func (c *contest) regroup() *group {
 	if other == nil {
 		c.group = g
 	}
+	over := c.refs == 0 // the caller has unwound meanwhile, and nobody will stop g
 	c.mu.Unlock()
-	if other != nil {
+	if other != nil || over {
 		g.Stop()
+	}
+	if other != nil {
 		return other
 	}
 	return g

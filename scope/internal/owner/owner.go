@@ -33,7 +33,8 @@ type Scope interface {
 	// Start starts w as a task with that name, under ctx, on a goroutine of its own.
 	Start(ctx context.Context, name string, w Work) Attempt
 	// Enter makes the task alone, and its context, which begins now, under ctx and
-	// limit, as of now. After an error there is none. Else Go or Here has to be called.
+	// limit, as of now. After an error there is none. Else Go or Here has to be called,
+	// and a limit that can change is from then on what it was now.
 	Enter(ctx context.Context, name string, w Work, limit *budget.Limit, now time.Time) (Attempt, error)
 	// Lend gives the slot of the calling task away until back is called.
 	Lend() (back func())
