@@ -159,33 +159,43 @@ func (t *task) record(err error, panicked bool) {
 	if t.mode&attempt != 0 {
 		t.work.(attemptWork).finished(err)
 	}
-	if err != nil && (t.mode&attempt == 0 || panicked) {
-		var own *ctxnode.Ending
-		c.node.CatchUp()
-		if t.node != nil {
-			if t.tightens() {
-				t.node.ExpireIfDue()
-			}
-			own = t.node.Ending()
-		}
-		te := &TaskError{Task: t.title(), Err: err, limit: t.limitBehind(err, own)}
-		switch {
-		case panicked:
-			c.record(te, own)
-		case t.mode&background != 0:
-			c.background(t, err)
-		case t.mode&optional != 0:
-			c.miss(t, te)
-		case t.mode&service != 0 && own != nil && matches(err, own):
-			// it was told to end, because nobody needs it any more
-		default:
-			c.record(te, own)
-		}
+	if err != nil && (t.mode&attempt == 0 || panicked) && t.note(err, panicked) {
+		c.node.Release() // from here, high on the stack: see docs/decisions/hot-path.md
 	}
 	t.close()
 	if hooks && c.env != nil {
 		t.tellEnded(err, overrun)
 	}
+}
+
+// note notes the error of a task. When it answers true it has ended the scope's node,
+// which the caller releases.
+//
+//go:noinline
+func (t *task) note(err error, panicked bool) (first bool) {
+	c := t.core
+	var own *ctxnode.Ending
+	c.node.CatchUp()
+	if t.node != nil {
+		if t.tightens() {
+			t.node.ExpireIfDue()
+		}
+		own = t.node.Ending()
+	}
+	te := &TaskError{Task: t.title(), Err: err, limit: t.limitBehind(err, own)}
+	switch {
+	case panicked:
+		return c.note(te, own)
+	case t.mode&background != 0:
+		c.background(t, err)
+	case t.mode&optional != 0:
+		c.miss(t, te)
+	case t.mode&service != 0 && own != nil && matches(err, own):
+		// it was told to end, because nobody needs it any more
+	default:
+		return c.note(te, own)
+	}
+	return false
 }
 
 // overrun returns for how long the task has gone on after its context ended,

@@ -73,16 +73,13 @@ func (c *core) Ended(e *ctxnode.Ending, watched bool) bool {
 		c.dropSlots()
 	}
 	c.node.Mu.Lock()
-	defer c.node.Mu.Unlock()
-	if watched && !c.ownGrace {
-		return true
-	}
-	if c.grace >= 0 && c.phase < cleaning && (c.phase == open || c.liveLocked() > 0 || c.helpers > 0) {
+	if (!watched || c.ownGrace) && c.grace >= 0 && c.phase < cleaning && (c.phase == open || c.liveLocked() > 0 || c.helpers > 0) {
 		now := time.Now()
 		own := c.ownLocked()
 		own.watchBegan, own.watchPaused = now, c.node.PausedLocked(now)
-		c.watchLocked(now, c.grace)
+		own.watch = ctxnode.SetAlarm(now, now.Add(c.grace), (*watching)(c)) // not by watchLocked: see Node.release
 	}
+	c.node.Mu.Unlock()
 	return true
 }
 

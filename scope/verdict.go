@@ -23,6 +23,13 @@ type outcome struct {
 // the context of a task with an end of its own ended, nil otherwise; it may
 // have learnt of the scope's end on another way, with the same cause.
 func (c *core) record(te *TaskError, own *ctxnode.Ending) {
+	if c.note(te, own) {
+		c.node.Release()
+	}
+}
+
+// note is record for a caller that releases the node when it answers true.
+func (c *core) note(te *TaskError, own *ctxnode.Ending) (first bool) {
 	for {
 		e := c.node.Ending()
 		// Not under the lock: what an error's Is does is not ours.
@@ -32,12 +39,9 @@ func (c *core) record(te *TaskError, own *ctxnode.Ending) {
 			c.node.Mu.Unlock()
 			continue // it has ended since we looked
 		}
-		first := c.recordLocked(te, cut)
+		first = c.recordLocked(te, cut)
 		c.node.Mu.Unlock()
-		if first {
-			c.node.Release()
-		}
-		return
+		return first
 	}
 }
 

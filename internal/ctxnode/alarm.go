@@ -35,7 +35,12 @@ func SetAlarm(now, at time.Time, r Ringer) *Alarm {
 			return a
 		}
 	}
-	a := &Alarm{ringer: r, again: !bubble}
+	return newAlarm(left, r, !bubble)
+}
+
+//go:noinline
+func newAlarm(left time.Duration, r Ringer, again bool) *Alarm {
+	a := &Alarm{ringer: r, again: again}
 	a.timer = time.AfterFunc(left, func() { a.ringer.Ring() })
 	return a
 }

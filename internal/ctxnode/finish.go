@@ -8,6 +8,9 @@ package ctxnode
 func (n *Node) Release() { n.release(n.ending.Load(), false) }
 
 // release tells the Owner that n has ended with e, unless e is nil.
+//
+// A task that fails calls it, on a goroutine whose stack is small: what tells others needs
+// little room here, and nobody waits for a stack that grows.
 func (n *Node) release(e *Ending, watched bool) {
 	if sh := n.std.Load(); sh != nil {
 		sh.end()
@@ -15,6 +18,13 @@ func (n *Node) release(e *Ending, watched bool) {
 	if w, ok := n.Owner.(Watcher); ok && e != nil {
 		watched = w.Ended(e, watched)
 	}
+	n.endBelow(watched)
+}
+
+// endBelow ends the children of n, which has ended.
+//
+//go:noinline
+func (n *Node) endBelow(watched bool) {
 	n.Mu.Lock()
 	n.silenceLocked()
 	children := n.childrenLocked()

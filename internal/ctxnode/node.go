@@ -305,6 +305,8 @@ func (n *Node) Children() []*Node {
 
 // childrenLocked returns the nodes that end with n and are not closed yet, in no
 // particular order, also once n has ended. The caller holds Mu.
+//
+//go:noinline
 func (n *Node) childrenLocked() []*Node {
 	var all []*Node
 	for c := n.children; c != nil; c = c.next {
