@@ -105,6 +105,7 @@ func (c *conn) startWith(ctx context.Context, phase string, arm func(limit time.
 		}
 		k.ladder = &k.steps
 		k.ladder.id, k.ladder.cut, k.ladder.slush, k.ladder.patience = c.id, c.cut, k.slush, c.db.patience()
+		k.ladder.armed = k.armed
 		if phase != "" && c.id != 0 {
 			k.ladder.killer = c.db.killer
 		}

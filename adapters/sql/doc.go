@@ -30,7 +30,8 @@
 // the server's own answer (20%), KILL QUERY from a connection reserved for it, awaited
 // to its end (40%), and the end of the socket (40%), which comes at the deadline. A call
 // whose ctx is cancelled before climbs the same steps from there. The id to kill has been
-// proven on each connection, and without the proof nothing is killed. On PostgreSQL and SQLite the
+// proven on each connection, and without the proof nothing is killed. A kill for which there was no
+// time is sent behind the call, for up to ten seconds, where no limit ends the statement. On PostgreSQL and SQLite the
 // driver's own cancel begins when the slush does. A statement of a transaction is
 // bound by the transaction's ctx as well as by its own. Under [Without] no limit is sent.
 //

@@ -26,8 +26,11 @@ const (
 type killer struct {
 	connector driver.Connector
 	dialect   dialect.Killer
+	judge     func(error) dialect.Verdict
 	log       *slog.Logger
 
+	life   context.Context // ends when the killer is closed
+	end    context.CancelFunc
 	turn   chan struct{} // holds one value, for whoever uses conn and closed
 	conn   driver.Conn
 	closed bool
@@ -36,10 +39,12 @@ type killer struct {
 	tokens float64   // guarded by mu
 	filled time.Time // guarded by mu
 	warned time.Time // guarded by mu: when a blown fuse was logged
+	behind []late    // guarded by mu: the first is being sent; trail runs while there are any
 }
 
-func newKiller(c driver.Connector, d dialect.Killer, log *slog.Logger) *killer {
-	k := &killer{connector: c, dialect: d, log: log, turn: make(chan struct{}, 1), tokens: fuseBurst, filled: time.Now()}
+func newKiller(c driver.Connector, d dialect.Killer, judge func(error) dialect.Verdict, log *slog.Logger) *killer {
+	k := &killer{connector: c, dialect: d, judge: judge, log: log, turn: make(chan struct{}, 1), tokens: fuseBurst, filled: time.Now()}
+	k.life, k.end = context.WithCancel(context.Background())
 	k.turn <- struct{}{}
 	return k
 }
@@ -99,6 +104,75 @@ func (k *killer) kill(ctx context.Context, id int64, moot func() bool) (sent boo
 	return sent, err
 }
 
+// linger bounds what is done for a call that nobody waits for any more.
+const linger = 10 * time.Second
+
+// A late kill is one for which a call had no time.
+type late struct {
+	id int64
+	by time.Time
+}
+
+// killBehind ends what the connection id, whose socket has ended, may still run in the server. The
+// connection is not used again, and its id not given again, so that nothing else can be hit.
+// Such kills have a connection of their own while there are any: on the reserved one they
+// would keep a server that hangs from being asked for anything else.
+func (k *killer) killBehind(id int64) {
+	if !k.allow(time.Now()) {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.behind = append(k.behind, late{id, time.Now().Add(linger)})
+	if len(k.behind) == 1 {
+		go k.trail()
+	}
+}
+
+// trail sends late kills, one after the other, until there are none.
+func (k *killer) trail() {
+	var conn driver.Conn
+	for {
+		k.mu.Lock()
+		if k.life.Err() != nil {
+			k.behind = nil
+		}
+		if len(k.behind) == 0 {
+			k.mu.Unlock()
+			if conn != nil {
+				_ = conn.Close()
+			}
+			return
+		}
+		next := k.behind[0] // which stays, so that nobody starts another trail
+		k.mu.Unlock()
+		conn = k.killLate(conn, next)
+		k.mu.Lock()
+		if len(k.behind) > 0 {
+			k.behind = k.behind[1:]
+		}
+		k.mu.Unlock()
+	}
+}
+
+// killLate returns the connection for the next one, nil when that needs a new one.
+func (k *killer) killLate(conn driver.Conn, l late) driver.Conn {
+	ctx, cancel := context.WithDeadline(k.life, l.by)
+	defer cancel()
+	if conn == nil {
+		var err error
+		if conn, err = k.connector.Connect(ctx); err != nil {
+			return nil
+		}
+	}
+	err := execText(ctx, conn, k.dialect.Kill(l.id))
+	if err != nil && k.judge(err).Code == "" { // else the server answered: mostly that there is no such connection
+		_ = conn.Close()
+		return nil
+	}
+	return conn
+}
+
 func (k *killer) allow(now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -139,8 +213,9 @@ func (k *killer) identify(ctx context.Context, conn driver.Conn) (int64, bool) {
 	return id, proven && err == nil
 }
 
-// close ends the reserved connection, waiting for whoever uses it.
+// close ends the reserved connection, waiting for whoever uses it for a call that is under way.
 func (k *killer) close() {
+	k.end()
 	<-k.turn
 	k.closed = true
 	if k.conn != nil {

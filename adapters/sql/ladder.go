@@ -14,7 +14,8 @@ import (
 //	ended ──20%──▶ kill ──40%──▶ no longer sent ──40%──▶ socket ends
 //
 // An answer at any step ends the climb, but for a kill already sent, whose end is
-// awaited. Without an id to kill the last step is the only one.
+// awaited. Without an id to kill the last step is the only one. MariaDB does not notice the end of
+// a socket while it computes, so a kill for which there was no time is sent behind the call.
 type ladder struct {
 	context.Context // of the user, for its values and its deadline
 
@@ -22,6 +23,7 @@ type ladder struct {
 	id       int64
 	cut      chan struct{} // the connection's, closed when the socket is to end
 	slush    time.Duration // 0 without deadline
+	armed    bool          // the server ends the call at its deadline
 	patience time.Duration // the slush of a call that has no deadline
 	from     time.Time     // when the slush begins; only where the timer is set
 
@@ -87,6 +89,9 @@ func (l *ladder) run(from time.Time, slush time.Duration, why error) {
 		if !l.ended {
 			l.err = why
 			close(l.cut)
+			if l.killer != nil && !l.killed && !(l.armed && why == context.DeadlineExceeded) {
+				l.killer.killBehind(l.id)
+			}
 		}
 	}
 }

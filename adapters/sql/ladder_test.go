@@ -23,124 +23,6 @@ import (
 
 func within(d time.Duration) budget.Limit { return budget.Within(d) }
 
-// killable is a server of which statements can be killed, in a bubble. It has one
-// statement, "work", that ends by a kill, by the end of its ctx, which is that of
-// the socket, or when the test says so.
-type killable struct {
-	plain
-	j       journal
-	answers time.Duration // when work ends by itself; 0 never
-	deaf    bool          // kills are not answered
-	slow    time.Duration // how long a kill takes
-	dropped bool          // the reserved connection, by the server
-	began   time.Time
-
-	mu    sync.Mutex
-	conns int64                   // guarded by mu
-	kills map[int64]chan struct{} // guarded by mu
-}
-
-func (k *killable) Identify(string) string { return "identify" }
-func (k *killable) Prove(string) string    { return "prove" }
-func (k *killable) Release(string) string  { return "release" }
-func (k *killable) Kill(int64) string      { return "kill" }
-func (k *killable) Settle() string         { return "settle" }
-
-func (k *killable) Connect(context.Context) (driver.Conn, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.conns++
-	return &killableConn{leastConn{&k.j}, k, k.conns}, nil
-}
-func (k *killable) Driver() driver.Driver { return nil }
-
-func (k *killable) at(what string) { k.j.note("%v %s", time.Since(k.began), what) }
-
-type killableConn struct {
-	leastConn
-	server *killable
-	id     int64
-}
-
-func (c *killableConn) QueryContext(ctx context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
-	if query == "prove" && c.server.dropped {
-		c.server.dropped = false
-		return nil, driver.ErrBadConn
-	}
-	row := map[string][]driver.Value{"identify": {int64(1), int64(1)}, "prove": {int64(1)}}[query]
-	return &oneRow{row}, nil
-}
-
-type oneRow struct{ row []driver.Value }
-
-func (r *oneRow) Columns() []string              { return make([]string, len(r.row)) }
-func (r *oneRow) Close() error                   { return nil }
-func (r *oneRow) Next(dest []driver.Value) error { copy(dest, r.row); return nil }
-
-func (c *killableConn) ExecContext(ctx context.Context, query string, _ []driver.NamedValue) (driver.Result, error) {
-	s := c.server
-	switch query {
-	case "release":
-	case "kill":
-		s.at("kill")
-		if s.deaf {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}
-		time.Sleep(s.slow)
-		select {
-		case s.kills[1] <- struct{}{}:
-		default:
-		}
-	case "settle":
-		s.at("settle")
-		select {
-		case <-s.kills[1]:
-			return nil, codeError("killed")
-		default:
-		}
-	case "work":
-		var answer <-chan time.Time
-		if s.answers > 0 {
-			answer = time.After(s.answers)
-		}
-		select {
-		case <-s.kills[1]:
-			s.at("killed")
-			return nil, codeError("killed")
-		case <-ctx.Done():
-			s.at("cut")
-			return nil, ctx.Err()
-		case <-answer:
-			s.at("answered")
-		}
-	default:
-		select {
-		case <-s.kills[1]:
-			s.at("hit " + query)
-			return nil, codeError("killed")
-		default:
-			s.at(query)
-		}
-	}
-	return driver.RowsAffected(1), nil
-}
-
-// climb runs "work" under ctx on server, and then "next", and returns the journal.
-func climb(t *testing.T, server *killable, ctx context.Context, opts ...curfewsql.Option) (lines []string, err error) {
-	t.Helper()
-	server.kills = map[int64]chan struct{}{1: make(chan struct{}, 1)}
-	db := curfewsql.Wrap(server, append(opts, curfewsql.WithDialect(server))...)
-	defer db.Close()
-	require.NoError(t, db.Ping())
-	server.began = time.Now()
-	_, err = db.ExecContext(ctx, "work")
-	server.at("back")
-	_, nextErr := db.ExecContext(context.Background(), "next")
-	assert.NoError(t, nextErr)
-	return server.j.read(), err
-}
-
 func TestEachStepOfTheLadderIsAShareOfTheSlush(t *testing.T) {
 	for name, c := range map[string]struct {
 		server *killable
@@ -257,6 +139,37 @@ func cancelAt(d time.Duration) func(context.Context) (context.Context, context.C
 	}
 }
 
+// The server computes and does not notice that the socket has ended.
+func TestAKillForWhichThereWasNoTimeIsSentBehindTheCall(t *testing.T) {
+	for name, c := range map[string]struct {
+		server *killable
+		ctx    func(context.Context) (context.Context, context.CancelFunc)
+		want   []string
+	}{
+		"no limit, and nobody answers in time":      {&killable{deaf: true}, deadlineAt(time.Second), []string{"1s"}},
+		"a cancel, and nobody answers in time":      {&killable{deaf: true, armed: true}, cancelAt(100 * time.Millisecond), []string{"150ms"}},
+		"at a deadline that the server keeps":       {&killable{deaf: true, armed: true}, deadlineAt(time.Second), nil},
+		"the kill was done, and the call ended":     {&killable{}, deadlineAt(time.Second), nil},
+		"the kill was done, and the call went on":   {&killable{swallows: true}, deadlineAt(time.Second), nil},
+		"nothing was killed, and the call ended":    {&killable{answers: 955 * time.Millisecond}, deadlineAt(time.Second), nil},
+		"the kill may have been done, after it all": {&killable{deaf: true, answers: 970 * time.Millisecond}, deadlineAt(time.Second), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := c.ctx(t.Context())
+				defer cancel()
+				s := c.server
+				s.kills, s.began = map[int64]chan struct{}{1: make(chan struct{}, 1)}, time.Now()
+				db := curfewsql.Wrap(s, curfewsql.WithDialect(s))
+				_, _ = db.ExecContext(ctx, "work")
+				synctest.Wait()
+				assert.Equal(t, c.want, s.behind)
+				require.NoError(t, db.Close())
+			})
+		})
+	}
+}
+
 func TestAKillThatWasNotSeenToEndCostsTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &killable{deaf: true, answers: 970 * time.Millisecond}
@@ -302,7 +215,7 @@ func TestTheFuseBoundsKillsAndTheSocketEndsTheRest(t *testing.T) {
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 		}
 		// 500 at once, and 100 a second.
-		assert.InDelta(t, 500+100*time.Since(server.began).Seconds(), kills(), 5)
+		assert.InDelta(t, 500+100*time.Since(server.began).Seconds(), kills()+len(server.behind), 5)
 		assert.Less(t, kills(), 700)
 		assert.Equal(t, 1, strings.Count(log.String(), "more statements to kill"))
 	})

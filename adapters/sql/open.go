@@ -155,7 +155,7 @@ func (c *connector) learn(ctx context.Context, inner driver.Conn) error {
 		return errClosed
 	}
 	if k, ok := c.dialect.(dialect.Killer); ok && !c.pooler {
-		c.killer = newKiller(c.inner, k, c.log)
+		c.killer = newKiller(c.inner, k, c.dialect.Judge, c.log)
 	}
 	c.known = true
 	return nil
