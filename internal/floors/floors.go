@@ -85,7 +85,7 @@ var Plan = []Room{
 
 	{Dir: "checkpoint", Floor: 2, Own: with(ground, "budget"), Foreign: []string{xsync}},
 	// The two doors are how race and scopetest reach into scopes, and no user can.
-	{Dir: "scope/internal/owner", Floor: 2, Own: []string{"budget"}},
+	{Dir: "scope/internal/owner", Floor: 2, Own: with(ground, "budget")},
 	{Dir: "scope/internal/lab", Floor: 2},
 	{Dir: "scope", Floor: 2, Own: with(ground, "budget", "scope/internal/..."), Foreign: []string{conc, rate, xsync}},
 	{Dir: "scope/race", Floor: 2, Own: with(ground, "budget", "scope", "scope/internal/owner"), Foreign: []string{conc, xsync}},
