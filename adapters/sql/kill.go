@@ -132,26 +132,18 @@ func (k *killer) killBehind(id int64) {
 // trail sends late kills, one after the other, until there are none.
 func (k *killer) trail() {
 	var conn driver.Conn
-	for {
-		k.mu.Lock()
-		if k.life.Err() != nil {
-			k.behind = nil
-		}
-		if len(k.behind) == 0 {
-			k.mu.Unlock()
-			if conn != nil {
-				_ = conn.Close()
-			}
-			return
-		}
-		next := k.behind[0] // which stays, so that nobody starts another trail
+	k.mu.Lock()
+	for len(k.behind) > 0 && k.life.Err() == nil {
+		next := k.behind[0] // which stays meanwhile, so that nobody starts another trail
 		k.mu.Unlock()
 		conn = k.killLate(conn, next)
 		k.mu.Lock()
-		if len(k.behind) > 0 {
-			k.behind = k.behind[1:]
-		}
-		k.mu.Unlock()
+		k.behind = k.behind[1:]
+	}
+	k.behind = nil
+	k.mu.Unlock()
+	if conn != nil {
+		_ = conn.Close()
 	}
 }
 
