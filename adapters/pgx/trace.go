@@ -78,7 +78,9 @@ type tracer struct {
 	keeper *keeper         // nil where nothing is kept
 }
 
-func (t *tracer) begin(ctx context.Context, conn *pgx.Conn, sql string) context.Context {
+// begin begins a call. Of a call with one statement sqls is that; of any other it is nothing, for no limit
+// bounds all of it.
+func (t *tracer) begin(ctx context.Context, conn *pgx.Conn, sqls ...string) context.Context {
 	s, ok := conn.PgConn().Conn().(*stream.Conn)
 	if !ok || ctx.Err() != nil { // the driver reports an ended ctx itself, as safe to retry
 		return ctx
@@ -101,7 +103,7 @@ func (t *tracer) begin(ctx context.Context, conn *pgx.Conn, sql string) context.
 	c.slush = max(min(t.slush.Of(left), left-leastLimit), 0)
 	at := time.Now().Add(left - c.slush)
 	s.Arm(at)
-	if !s.Bounds(sql) {
+	if len(sqls) != 1 || !s.Bounds(sqls[0]) {
 		c.Context, c.cancel = context.WithDeadline(ctx, at)
 	}
 	return c
@@ -127,8 +129,11 @@ func (t *tracer) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.T
 
 func (t *tracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) { t.end(ctx) }
 
-func (t *tracer) TraceBatchStart(ctx context.Context, conn *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
-	return t.begin(ctx, conn, "select") // or else the client alone bounds it, as pgx has it
+func (t *tracer) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	if all := data.Batch.QueuedQueries; len(all) == 1 {
+		return t.begin(ctx, conn, all[0].SQL)
+	}
+	return t.begin(ctx, conn)
 }
 
 func (t *tracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}

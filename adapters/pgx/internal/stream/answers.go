@@ -2,7 +2,9 @@ package stream
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -116,11 +118,14 @@ func Refuses(severity, code string) bool {
 	return severity != "FATAL" && severity != "PANIC" || code == "25P03" || code == "25P04"
 }
 
-// DetailPrefix begins the DETAIL of errors that a limit of ours caused. The
+// DetailPrefix begins the DETAIL of errors that a limit of ours caused, or a cancel for a deadline. The
 // server gives those none.
 const DetailPrefix = "curfewpgx: "
 
-const limitDetail = DetailPrefix + "the statement limit, set from the deadline of the context, ran out"
+const (
+	limitDetail    = DetailPrefix + "the statement limit, set from the deadline of the context, ran out"
+	deadlineDetail = DetailPrefix + "cancelled for the deadline of the context"
+)
 
 // failed appends the ErrorResponse in body for the driver: with our detail when the
 // limit ran out, and with the position in the driver's own text. A FATAL one
@@ -170,8 +175,12 @@ func (s *state) failed(body, out []byte, now func() time.Time) []byte {
 		// The server's clock starts after our write, so a cancel that comes
 		// before the limit is over was not the limit's. By what we did, not by
 		// the time left: a window around the deadline misses many, measured.
-		if s.inForce > 0 && !s.capped && !s.foreign && now().Sub(s.burst) >= s.inForce-time.Millisecond {
+		switch {
+		case s.foreign:
+		case s.inForce > 0 && !s.capped && now().Sub(s.burst) >= s.inForce-time.Millisecond:
 			out = append(append(append(out, 'D'), limitDetail...), 0)
+		case errors.Is(s.ended, context.DeadlineExceeded): // and a cancel was sent, slush before the caller's own ctx ends
+			out = append(append(append(out, 'D'), deadlineDetail...), 0)
 		}
 	case "26000", "42P05":
 		// Ours was dropped behind our back: prepare it again, once. Twice, or

@@ -12,6 +12,9 @@ func (s *state) outgoing(p, buf []byte, now func() time.Time) (out []byte, befor
 		return buf, -1
 	}
 	begins := s.front.idle()
+	if begins {
+		s.front.runs = 0
+	}
 	wasOverwritten := s.overwritten
 	b := s.follow(p)
 	if !begins || s.raw {

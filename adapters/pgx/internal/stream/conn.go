@@ -105,13 +105,16 @@ func (c *Conn) Alone() {
 }
 
 // Bounds reports whether a statement, given by its text or the name it is prepared
-// under, will be limited if it is sent now in a burst of its own.
+// under, will be limited if it is sent now in a burst of its own. A text of several is not: see Limited.
 func (c *Conn) Bounds(sql string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k, prepared := c.state.front.classes[sql]
 	if !prepared {
-		k = classify(unsafe.Slice(unsafe.StringData(sql), len(sql))) // which changes nothing
+		text := unsafe.Slice(unsafe.StringData(sql), len(sql)) // which nothing here changes
+		if k = classify(text); several(text) {
+			return false
+		}
 	}
 	switch c.state.tx {
 	case 'I':
@@ -122,11 +125,12 @@ func (c *Conn) Bounds(sql string) bool {
 	return false
 }
 
-// Limited reports whether the server has a limit of ours for what it runs.
+// Limited reports whether a limit of ours ends all that the server runs. Of several statements in one
+// burst each has the whole limit: the server's clock starts anew with each.
 func (c *Conn) Limited() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.state.inForce > 0
+	return c.state.inForce > 0 && c.state.front.runs <= 1
 }
 
 // Write sends what the driver wrote, with the limit in front when a burst

@@ -7,6 +7,7 @@ type frontend struct {
 
 	open    bool // extended messages without their Sync yet
 	waiting int  // ReadyForQuery still to come
+	runs    int  // statements that the running burst runs; two stand for more
 	classes map[string]class
 }
 
@@ -72,7 +73,9 @@ func (f *frontend) count(kind byte) {
 		f.waiting++
 	case 'S':
 		f.waiting, f.open = f.waiting+1, false
-	case 'P', 'B', 'D', 'E', 'C', 'H':
+	case 'E':
+		f.runs, f.open = f.runs+1, true
+	case 'P', 'B', 'D', 'C', 'H':
 		f.open = true
 	}
 }
@@ -85,6 +88,9 @@ func (s *state) note(b *burst, kind byte, body, whole []byte) {
 	case 'Q':
 		if sql, _, ok = cstring(body); ok {
 			k = classify(sql)
+			if s.front.runs++; several(sql) {
+				s.front.runs++
+			}
 		}
 	case 'P':
 		if name, body, ok = cstring(body); ok {

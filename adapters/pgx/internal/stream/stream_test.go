@@ -197,3 +197,34 @@ func TestAStatementIsKeptInFrontOfUnnamedOnesOnceTheServerIsKnownToBeTheSame(t *
 		})
 	}
 }
+
+func TestATextOfSeveralStatementsIsToldFromOneWithSemicolons(t *testing.T) {
+	for sql, want := range map[string]bool{
+		"select 1": false, "select 1;": false, "select 1 ; ; -- x;\n;": false, "select 1; select 2": true, ";;select 1": true,
+		"select ';x'": false, `select 'a''b;c'`: false, `select e'a\';b'`: false, `select 'a\'; select 2`: true, `select "a;b"`: false,
+		"select $$;x$$": false, "select $q$ $$;x $q$": false, "select $1; select $2": true, "select $q$x$q$; select 2": true,
+		"select 1 -- ;x\n+2": false, "select /* ;x */ 1": false, "select 4 / 2 - 1; select 2": true, "select 'open;x": false, "select $q$;x": false,
+	} {
+		assert.Equal(t, want, several([]byte(sql)), sql)
+	}
+}
+
+func TestALimitBoundsOneStatementOfABurstAndNotSeveral(t *testing.T) {
+	one := appendRun(nil, "a")
+	for want, bursts := range map[bool][][][]byte{
+		true:  {{query("select 1")}, {query("select ';'")}, {one, syncMsg}, {append(one[:len(one):len(one)], syncMsg...)}},
+		false: {{query("select 1;select 2")}, {append(one[:len(one):len(one)], one...), syncMsg}, {one, one, syncMsg}, {one, one[:9], one[9:], syncMsg}},
+	} {
+		for _, burst := range bursts {
+			c := New(nil, Config{})
+			c.state = *awake(limited)
+			for range 2 { // the second is no more than the first
+				for _, piece := range burst {
+					c.state.outgoing(piece, nil, fixed)
+				}
+				assert.Equal(t, want, c.Limited(), "%q", burst)
+				c.state.settled()
+			}
+		}
+	}
+}
