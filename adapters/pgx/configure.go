@@ -124,12 +124,16 @@ func Configure(cfg *pgx.ConnConfig, opts ...Option) {
 				return conn, err
 			}
 		}
+		if c.RuntimeParams["replication"] != "" { // whose commands are not SQL
+			return conn, nil
+		}
 		over := stream.Config{Nameless: s.pooler, Locks: s.locks, Most: most, Lost: lostCommit}
 		if l, ok := ctx.Value(loginKey{}).(*login); ok {
 			over.Keep = l.keep(conn)
 		}
 		return stream.New(conn, over), nil
 	}
+	ours.ways = waysOf(cfg)
 	cfg.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		return &ladder{conn: conn, slush: s.slush, crowd: crowd}
 	}

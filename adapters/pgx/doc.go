@@ -19,6 +19,9 @@
 // through a pooler (see [BehindPooler]). With less than a millisecond left
 // nothing is sent and the error is a *budget.Cause, LocalBudgetRejected.
 //
+// Of several statements in a batch or a text each has the whole limit, for the server's clock starts anew with
+// each. So they are ended like a statement without a limit.
+//
 // Where the server's answer does not come by itself, the connection is over at the deadline, and
 // the server finds out by its limit. A statement without a limit, and a call whose ctx is
 // cancelled, has the slush for three steps: a grace for the server's own answer
@@ -45,9 +48,16 @@
 // 100 ms before it logs in as well. A closed pool leaves behind what is kept until then. A session
 // gets no older than an hour by this. [FreshSessions] switches it off.
 //
-// Not kept is what waits for data in a COPY, what a cancel request was sent for, and what has one of these: a
-// pooler ([BehindPooler]), an AfterNetConnect of the user's, a ValidateConnect (target_session_attrs), a RequireAuth,
-// a required channel binding or client certificate, an OAuthTokenProvider, or hosts under different TLS names.
+// As new is what DISCARD ALL makes of it, and that is not all that a login is: a custom setting that was set is empty
+// and not NULL, connections of dblink stay, and so does what procedural languages and other extensions remember. And
+// nobody logs in: what became of the role and the database meanwhile, such as a new password, NOLOGIN or ALTER
+// ROLE SET, shows with the next login, also when the pool is Reset for it within these ten seconds. Where one of
+// these matters, as for policies that ask for such a setting, take FreshSessions.
+//
+// Not kept are several statements at once, what waits for data in a COPY, what a cancel request was sent for, and
+// what has one of these: a pooler ([BehindPooler]), an AfterNetConnect of the user's, a DialFunc or AfterNetConnect that a
+// BeforeConnect puts in the place of ours, a ValidateConnect (target_session_attrs), a RequireAuth, a required
+// channel binding or client certificate, an OAuthTokenProvider, or hosts under different TLS names.
 //
 // # What is sent without a limit
 //
@@ -55,8 +65,8 @@
 // DROP DATABASE, TABLESPACE and SUBSCRIPTION, ALTER SYSTEM and all that says
 // CONCURRENTLY; CALL, DO, SET and LOCK outside of a transaction; ROLLBACK and savepoints; and
 // a BEGIN or COMMIT with more statements behind it. The steps above bound these from the
-// client alone. What is sent through [pgconn.PgConn] directly, WaitForNotification and the
-// ping of a pool end with their ctx as pgx has it, but for the session of a ping, which is kept.
+// client alone. What is sent through [pgconn.PgConn] directly or over a replication
+// connection, WaitForNotification and the ping of a pool end with their ctx as pgx has it, but for the session of a ping, which is kept.
 //
 // COMMIT asks for deferred constraints in front of itself, where the limit holds; its
 // write to disk has none.

@@ -18,8 +18,8 @@ import (
 //	kept ──answers are in, made as new──▶ ready ──a connection is wanted──▶ handed over
 //	  └───────────── limit, error, or a login in its place ─────────────▶ closed
 //
-// A session takes the place of one login of the same identity, so that a pool never has more
-// connections than it may, kept ones counted.
+// A session takes the place of one login of the same identity, or is closed for one of another, so that a
+// pool never has more connections than it may, kept ones counted.
 type keeper struct {
 	limit    time.Duration // for the server's answer
 	idle     time.Duration // until somebody wants a session that is ready
@@ -62,6 +62,7 @@ type kept struct {
 	secure  *tls.Config // that it has, nil for none
 	born    time.Time
 	session *stream.Session
+	at      time.Time     // when it was given up
 	ready   chan struct{} // closed when it is as new
 	over    chan struct{} // closed when its goroutine has left it
 	gone    bool          // guarded by keeper.mu: the keeper knows it no more
@@ -82,6 +83,7 @@ func (k *keeper) keep(s *kept) {
 		return
 	}
 	k.n++
+	s.at = time.Now()
 	k.free[s.who] = append(k.free[s.who], s)
 	go k.run(s, time.Now().Add(k.limit))
 }
@@ -162,6 +164,23 @@ func (k *keeper) claim(who identity) *kept {
 	s := all[at]
 	k.setFree(who, append(all[:at:at], all[at+1:]...))
 	return s
+}
+
+// makeRoom ends the oldest session of another identity than who, of those that nobody waits for. One of who has
+// logged in: so a pool has no more sessions either where each of its connections is somebody else.
+func (k *keeper) makeRoom(who identity) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var oldest *kept
+	for one, all := range k.free {
+		if one != who && (oldest == nil || all[0].at.Before(oldest.at)) {
+			oldest = all[0]
+		}
+	}
+	if oldest != nil {
+		k.setFree(oldest.who, k.free[oldest.who][1:])
+		oldest.drop()
+	}
 }
 
 // putBack undoes claim, for a session that was not taken.

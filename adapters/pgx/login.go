@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"reflect"
 	"sync"
 	"time"
 
@@ -52,7 +53,7 @@ var (
 // ConnConfig in data for one connection alone, and it is not the one that was configured.
 func (t *tracer) TraceConnectStart(ctx context.Context, data pgx.TraceConnectStartData) context.Context {
 	l := &login{config: data.ConnConfig, born: time.Now()}
-	if t.keeper != nil && data.ConnConfig != t.config {
+	if t.keeper != nil && data.ConnConfig != t.config && waysOf(data.ConnConfig) == t.ways {
 		var ok bool
 		if l.who, l.secure, ok = identityOf(&data.ConnConfig.Config); ok {
 			l.keeper = t.keeper
@@ -60,6 +61,13 @@ func (t *tracer) TraceConnectStart(ctx context.Context, data pgx.TraceConnectSta
 		}
 	}
 	return context.WithValue(ctx, loginKey{}, l)
+}
+
+// waysOf returns what tells the functions by which cfg reaches the server from others. A pool's BeforeConnect
+// may put another one in the place of ours, which knows nothing of the place of ours: it would be asked for it
+// without TLS, and for cancels that strike whoever has the session by then.
+func waysOf(cfg *pgx.ConnConfig) [2]uintptr {
+	return [2]uintptr{reflect.ValueOf(cfg.DialFunc).Pointer(), reflect.ValueOf(cfg.AfterNetConnect).Pointer()}
 }
 
 func (l *login) claim() {
@@ -75,15 +83,20 @@ func (l *login) claim() {
 	cfg.Host, cfg.TLSConfig = keptHost, nil
 }
 
-// TraceConnectEnd closes the session when a login has taken its place.
+// TraceConnectEnd closes the session when a login has taken its place, and one of somebody else where there
+// was none.
 func (t *tracer) TraceConnectEnd(ctx context.Context, data pgx.TraceConnectEndData) {
 	l, ok := ctx.Value(loginKey{}).(*login)
-	if !ok || l.kept == nil {
+	if !ok || l.keeper == nil {
 		return
 	}
 	l.restore()
 	switch {
 	case l.handed:
+	case l.kept == nil:
+		if data.Err == nil {
+			l.keeper.makeRoom(l.who)
+		}
 	case data.Err != nil:
 		l.keeper.putBack(l.kept)
 	default:

@@ -76,6 +76,7 @@ type tracer struct {
 	slush  wire.Slush
 	config *pgx.ConnConfig // that was configured
 	keeper *keeper         // nil where nothing is kept
+	ways   [2]uintptr      // DialFunc and AfterNetConnect as Configure left them
 }
 
 // begin begins a call. Of a call with one statement sqls is that; of any other it is nothing, for no limit
