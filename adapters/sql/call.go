@@ -10,6 +10,7 @@ import (
 
 	"github.com/curfew-go/curfew/adapters/internal/optout"
 	"github.com/curfew-go/curfew/adapters/sql/dialect"
+	"github.com/curfew-go/curfew/adapters/sql/internal/sqltext"
 	"github.com/curfew-go/curfew/budget"
 )
 
@@ -52,16 +53,17 @@ type call struct {
 // start begins a call under ctx, in a phase. A statement st is limited; without one
 // there is nothing to limit yet. The error says that nothing was sent and why.
 func (c *conn) start(ctx context.Context, phase string, st *dialect.Statement) (*call, error) {
-	k, err := c.startWith(ctx, phase, func(limit time.Duration) bool {
+	k, err := c.startWith(ctx, phase, func(limit time.Duration) (armed, whole bool) {
 		if st == nil {
-			return false
+			return false, false
 		}
 		if c.tx != nil {
 			st.InTx, st.InForce = true, c.tx.inForce
 		}
 		st.LockWait = c.db.lockWait(limit)
+		whole = !sqltext.Several(st.Query)
 		*st = c.db.dialect.Limit(*st, limit)
-		return st.Armed
+		return st.Armed, whole
 	})
 	if err == nil && st != nil {
 		k.lock = st.LockWait
@@ -69,8 +71,9 @@ func (c *conn) start(ctx context.Context, phase string, st *dialect.Statement) (
 	return k, err
 }
 
-// startWith is start for what arm limits. arm reports whether the server has the limit.
-func (c *conn) startWith(ctx context.Context, phase string, arm func(limit time.Duration) bool) (*call, error) {
+// startWith is start for what arm limits. arm reports whether the server has the limit, and for all of it:
+// of several statements in one text only the first is known to have it.
+func (c *conn) startWith(ctx context.Context, phase string, arm func(limit time.Duration) (armed, whole bool)) (*call, error) {
 	k := &call{conn: c, own: ctx, user: ctx, phase: phase, began: time.Now()}
 	if err := c.refusal(); err != nil {
 		return nil, err
@@ -92,7 +95,8 @@ func (c *conn) startWith(ctx context.Context, phase string, arm func(limit time.
 		k.slush = max(min(c.db.slush.Of(left), left-leastLimit), 0)
 		k.limit = max((left - k.slush).Truncate(time.Millisecond), leastLimit)
 	}
-	k.armed = arm(k.limit)
+	armed, whole := arm(k.limit)
+	k.armed = armed
 	if all, ok := c.db.dialect.(interface{ LimitsAll() bool }); ok && all.LimitsAll() {
 		k.armed = k.limit > 0
 	}
@@ -105,7 +109,7 @@ func (c *conn) startWith(ctx context.Context, phase string, arm func(limit time.
 		}
 		k.ladder = &k.steps
 		k.ladder.id, k.ladder.cut, k.ladder.slush, k.ladder.patience = c.id, c.cut, k.slush, c.db.patience()
-		k.ladder.armed = k.armed
+		k.ladder.armed = k.armed && whole
 		if phase != "" && c.id != 0 {
 			k.ladder.killer = c.db.killer
 		}

@@ -22,6 +22,7 @@ type killable struct {
 	answers  time.Duration // when work ends by itself; 0 never
 	deaf     bool          // kills are not answered
 	swallows bool          // kills are, and strike nothing
+	text     string        // that is executed, "" for work alone
 	slow     time.Duration // how long a kill takes
 	dropped  bool          // the reserved connection, by the server
 	began    time.Time
@@ -111,7 +112,7 @@ func (c *killableConn) ExecContext(ctx context.Context, query string, _ []driver
 			return nil, codeError("killed")
 		default:
 		}
-	case "work":
+	case "work", "work; work":
 		var answer <-chan time.Time
 		if s.answers > 0 {
 			answer = time.After(s.answers)

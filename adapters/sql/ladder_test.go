@@ -2,6 +2,7 @@ package curfewsql_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -149,6 +150,7 @@ func TestAKillForWhichThereWasNoTimeIsSentBehindTheCall(t *testing.T) {
 		"no limit, and nobody answers in time":      {&killable{deaf: true}, deadlineAt(time.Second), []string{"1s"}},
 		"a cancel, and nobody answers in time":      {&killable{deaf: true, armed: true}, cancelAt(100 * time.Millisecond), []string{"150ms"}},
 		"at a deadline that the server keeps":       {&killable{deaf: true, armed: true}, deadlineAt(time.Second), nil},
+		"at a deadline that one of two keeps":       {&killable{deaf: true, armed: true, text: "work; work"}, deadlineAt(time.Second), []string{"1s"}},
 		"the kill was done, and the call ended":     {&killable{}, deadlineAt(time.Second), nil},
 		"the kill was done, and the call went on":   {&killable{swallows: true}, deadlineAt(time.Second), nil},
 		"nothing was killed, and the call ended":    {&killable{answers: 955 * time.Millisecond}, deadlineAt(time.Second), nil},
@@ -161,7 +163,7 @@ func TestAKillForWhichThereWasNoTimeIsSentBehindTheCall(t *testing.T) {
 				s := c.server
 				s.kills, s.began = map[int64]chan struct{}{1: make(chan struct{}, 1)}, time.Now()
 				db := curfewsql.Wrap(s, curfewsql.WithDialect(s))
-				_, _ = db.ExecContext(ctx, "work")
+				_, _ = db.ExecContext(ctx, cmp.Or(s.text, "work"))
 				synctest.Wait()
 				assert.Equal(t, c.want, s.behind)
 				require.NoError(t, db.Close())

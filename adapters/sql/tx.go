@@ -92,9 +92,9 @@ func (t *tx) Commit() error {
 		t.report.asked = true
 	}
 	mark, commit := "", ""
-	k, err := c.startWith(t.ctx, phaseCommit, func(limit time.Duration) (armed bool) {
+	k, err := c.startWith(t.ctx, phaseCommit, func(limit time.Duration) (armed, whole bool) {
 		commit, armed = c.db.dialect.Commit(t.state(), limit)
-		return armed
+		return armed, true
 	})
 	if err == nil && c.db.track {
 		if mark, err = t.mark(k); err != nil {

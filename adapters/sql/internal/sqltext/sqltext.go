@@ -49,6 +49,11 @@ func skipBlanks(query string) string {
 	}
 }
 
+// Several reports whether query may be more than one statement: one in a body, or a semicolon in a literal, counts too.
+func Several(query string) bool {
+	return strings.Contains(strings.TrimRight(query, "; \t\r\n\f\v"), ";")
+}
+
 // Reads reports whether query begins as one that writes nothing.
 func Reads(query string) bool {
 	switch first, rest := FirstWord(query); first {

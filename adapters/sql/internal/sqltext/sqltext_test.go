@@ -35,3 +35,9 @@ func TestWhatMayWriteDoesNotRead(t *testing.T) {
 		assert.Equal(t, want, sqltext.Reads(query), query)
 	}
 }
+
+func TestOneStatementIsToldFromSeveral(t *testing.T) {
+	for query, want := range map[string]bool{"select 1": false, " select 1 ;; \n": false, "select 1; select 2": true, "select ';'": true, "": false} {
+		assert.Equal(t, want, sqltext.Several(query), query)
+	}
+}
