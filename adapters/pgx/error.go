@@ -25,14 +25,22 @@ const (
 //
 // An error that a deadline or the end of ctx made becomes a *budget.Cause: a
 // limit that ran out in the server is DeadlineExceeded with the phase "statement",
-// also when ctx itself has a moment left. Other phases are "connect", and "commit"
+// also when ctx itself has a moment left. Another phase is "commit",
 // around a *[CommitError]. A lock that was not to be had (55P03)
-// is DependencyTimeout with the phase "lock_wait". Every other err, and nil, is
-// returned as it is, and so is a *budget.Cause. The error of pgx can still be found by errors.As.
+// is DependencyTimeout with the phase "lock_wait".
 //
-// A cancel by somebody else, such as pg_cancel_backend, stays the pgconn.PgError
-// it is. The texts of what Error makes hold neither arguments nor the address. Those of pgx, which
-// it returns as they are, may: a connection that was refused names user, database and host.
+// A connection that was not to be had is a *budget.Cause of the phase "connect" that says why: the end of
+// ctx; DependencyTimeout, where a connect_timeout ran out before; Overloaded, where the
+// server has none left (53300); Shutdown, where it takes none now (57P03); and Failed, of a
+// connection that was refused, a password, a name, or TLS.
+//
+// Every other err, and nil, is returned as it is, and so is a *budget.Cause. The error of pgx can
+// still be found by errors.As. A cancel by somebody else, such as pg_cancel_backend, stays the
+// pgconn.PgError it is.
+//
+// The texts of what Error makes hold neither arguments nor user, password, database and host. The error of pgx
+// behind them keeps its own, and so does one that is returned as it is: that of a
+// *pgconn.ConnectError names user, database and host, and that of a *pgconn.PgError is what the server wrote.
 func Error(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -46,6 +54,9 @@ func Error(ctx context.Context, err error) error {
 			return c
 		}
 		return commit
+	}
+	if noConnection(err) {
+		return connectCause(ctx, err)
 	}
 	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) {
 		switch {
@@ -65,21 +76,27 @@ func Error(ctx context.Context, err error) error {
 	}
 	// Safe to retry is also what a call says that found its connection closed, as the
 	// second step of a call does whose first one ctx cut.
-	timedOut := errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err)
+	late := timedOut(err)
 	at, bounded := ctx.Deadline()
 	switch {
-	case ctx.Err() != nil && (timedOut || errors.Is(err, context.Canceled) || pgconn.SafeToRetry(err)):
+	case ctx.Err() != nil && (late || errors.Is(err, context.Canceled) || pgconn.SafeToRetry(err)):
 		return endOf(ctx, quiet{err})
-	case bounded && (timedOut || pgconn.SafeToRetry(err) && !time.Now().Before(at)):
+	case bounded && (late || pgconn.SafeToRetry(err) && !time.Now().Before(at)):
 		c := whose(ctx)
-		c.Kind, c.Phase, c.Err = budget.DeadlineExceeded, phaseOf(err), quiet{err}
+		c.Kind, c.Phase, c.Err = budget.DeadlineExceeded, "statement", quiet{err}
 		return c
 	}
 	return err
 }
 
+// noConnection reports whether err says that no connection was to be had.
+func noConnection(err error) bool {
+	connect, parse := (*pgconn.ConnectError)(nil), (*pgconn.ParseConfigError)(nil)
+	return errors.As(err, &connect) || errors.As(err, &parse)
+}
+
 func phaseOf(err error) string {
-	if connect := (*pgconn.ConnectError)(nil); errors.As(err, &connect) {
+	if noConnection(err) {
 		return "connect"
 	}
 	return "statement"

@@ -186,21 +186,19 @@ func (l *Listener) run(ctx context.Context) {
 
 // nameless is err without the texts that name user, database or host: those of connections.
 func nameless(err error) error {
+	if have := (*budget.Cause)(nil); errors.As(err, &have) { // first: that of a login has a PgError too
+		return have
+	}
 	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) {
 		return pg
 	}
-	if have := (*budget.Cause)(nil); errors.As(err, &have) {
-		return have
-	}
-	return noConnection{err}
+	return lostConnection{err}
 }
 
-type noConnection struct{ err error }
+type lostConnection struct{ err error }
 
-func (e noConnection) Error() string {
-	return "curfewpgx: Listen: the connection was lost, or not to be had"
-}
-func (e noConnection) Unwrap() error { return e.err }
+func (e lostConnection) Error() string { return "curfewpgx: Listen: the connection was lost" }
+func (e lostConnection) Unwrap() error { return e.err }
 
 // lose notes that nothing is known any more, but for what was cancelled, which it
 // will be found to be.
