@@ -56,4 +56,6 @@ func TestACancelThatWasNotReadyInTimeReachesTheServerAllTheSame(t *testing.T) {
 	assert.True(t, conn.IsClosed())
 	assert.Eventually(t, func() bool { return active() == 0 }, 30*time.Second, time.Millisecond)
 	assert.EqualValues(t, 3, dials.Load())
+	stats := curfewpgx.StatsOf(cfg)
+	assert.Equal(t, []int64{0, 1}, []int64{stats.CancelRequests, stats.CancelsUnheard}, "%+v", stats)
 }

@@ -125,6 +125,9 @@ func (l *ladder) HandleUnwatchAfterCancel() {
 		<-l.done
 		s, ours := l.conn.Conn().(*stream.Conn)
 		unheard := ours && s.Lost() != nil && l.request.unheard()
+		if l.request.mayStrike() || l.request.unheard() && !time.Now().Before(l.request.limits().until) {
+			l.crowd.counters.unheard.Add(1)
+		}
 		if unheard {
 			go l.cancelBehind(s.Conn.RemoteAddr(), l.request)
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -36,49 +35,6 @@ func TestCase44_AQueryUnderADeadlineEndsWithCancelsBlocked(t *testing.T) {
 	assertTook(t, time.Since(began), 0, 350*time.Millisecond, "until the deadline")
 	_ = tx.Rollback(t.Context()) // fails if the connection had to be given up
 	assert.Zero(t, running(t, watcher), "working, or idle in a transaction")
-}
-
-func TestCase45_AHundredDeadlinesAtOnceMakeNoStormOfConnections(t *testing.T) {
-	server := start(t)
-	proxy := netproxy.New(t, server.Addr())
-	pool := newPool(t, config(t, server, proxy.Addr(), pgx.QueryExecModeExec), 100, curfewpgx.Slush(roomy))
-	const many = 100
-	all := func(f func(*pgx.Conn)) {
-		var wait, got sync.WaitGroup
-		got.Add(many)
-		for range many {
-			wait.Go(func() {
-				conn, err := pool.Acquire(context.Background())
-				got.Done()
-				if !assert.NoError(t, err) {
-					return
-				}
-				defer conn.Release()
-				got.Wait() // all at once
-				f(conn.Conn())
-			})
-		}
-		wait.Wait()
-	}
-	all(func(*pgx.Conn) {})
-	before := proxy.Conns()
-	all(func(conn *pgx.Conn) {
-		ctx, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond)
-		defer cancel()
-		err := run(ctx, conn, runaways["sleep"])
-		assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err), "%v", err)
-	})
-	t.Logf("%d deadlines, %d new connections", many, proxy.Conns()-before)
-	assert.LessOrEqual(t, proxy.Conns()-before, int64(10))
-}
-
-func TestCase54_TheLimitIsSeenByTheServerThroughAPooler(t *testing.T) {
-	server := start(t)
-	bouncer := servers.StartPgBouncer(t, server)
-	conn := connect(t, config(t, bouncer, bouncer.Addr(), pgx.QueryExecModeExec), curfewpgx.BehindPooler())
-	var v string
-	require.NoError(t, conn.QueryRow(within(t, 30*time.Second), "select current_setting('statement_timeout')").Scan(&v))
-	assertLimit(t, 30*time.Second, v)
 }
 
 func TestCase55_NothingOfTheLimitIsLeftForTheNextClientOfAPooler(t *testing.T) {

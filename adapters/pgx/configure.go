@@ -3,9 +3,8 @@ package curfewpgx
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -28,6 +27,7 @@ type settings struct {
 	slush  wire.Slush
 	pooler bool
 	locks  float64
+	log    *slog.Logger // nil for nobody
 
 	keep, idle, patience time.Duration // of a keeper; nothing is kept where keep is 0
 }
@@ -64,6 +64,10 @@ func LockWait(share float64) Option {
 // is made as new and given to a connection that is made later: see the package's text.
 func FreshSessions() Option { return option(func(c *settings) { c.keep = 0 }) }
 
+// Log has l told, as warnings, of what is no error of any call: that the server does not have the
+// limits that it is told (see [Stats]). The default is nobody.
+func Log(l *slog.Logger) Option { return option(func(c *settings) { c.log = l }) }
+
 // Configure has connections made from cfg carry deadlines into the server. Call
 // it once, before cfg is used, and after its own Tracer, DialFunc and
 // AfterNetConnect are set: these go on working. A BuildContextWatcherHandler
@@ -82,18 +86,20 @@ func Configure(cfg *pgx.ConnConfig, opts ...Option) {
 		}
 		o.apply(&s)
 	}
-	ours := &tracer{slush: s.slush, config: cfg, keeper: newKeeper(cfg, s)}
+	n := &counters{log: s.log}
+	ours := &tracer{slush: s.slush, config: cfg, keeper: newKeeper(cfg, s, n), counters: n}
 	switch theirs := cfg.Tracer.(type) {
 	case nil:
 		cfg.Tracer = ours
 	default:
-		if isOurs(theirs) {
+		if oursIn(theirs) != nil {
 			panic("curfewpgx: Configure: cfg: configured already")
 		}
 		cfg.Tracer = multitracer.New(theirs, ours)
 	}
 
-	crowd := newCrowd(cfg, s.pooler)
+	crowd := newCrowd(cfg, s.pooler, n)
+	check := stream.NewCheck(n.limit)
 	dial := cfg.DialFunc
 	cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if network == stream.GivenUp {
@@ -111,7 +117,7 @@ func Configure(cfg *pgx.ConnConfig, opts ...Option) {
 		}
 		conn, err := dial(ctx, network, addr)
 		if r, ok := ctx.Value(requestKey{}).(*request); ok && err == nil {
-			return &requestConn{Conn: conn, request: r}, nil
+			return &requestConn{Conn: conn, request: r, counters: n}, nil
 		}
 		return conn, err
 	}
@@ -127,7 +133,7 @@ func Configure(cfg *pgx.ConnConfig, opts ...Option) {
 		if c.RuntimeParams["replication"] != "" { // whose commands are not SQL
 			return conn, nil
 		}
-		over := stream.Config{Nameless: s.pooler, Locks: s.locks, Most: most, Lost: lostCommit}
+		over := stream.Config{Nameless: s.pooler, Locks: s.locks, Most: most, Check: check, Lost: lostCommit}
 		if l, ok := ctx.Value(loginKey{}).(*login); ok {
 			over.Keep = l.keep(conn)
 		}
@@ -141,38 +147,21 @@ func Configure(cfg *pgx.ConnConfig, opts ...Option) {
 
 // ownLimit returns the statement_timeout that cfg asks for at login, 0 for none. Of one that the role
 // or the database has, or that was set later, the client learns at the cost of a turn only.
-//
-// Units: PostgreSQL documentation, "Parameter Names and Values".
 func ownLimit(cfg *pgx.ConnConfig) time.Duration {
-	text := strings.TrimSpace(cfg.RuntimeParams["statement_timeout"])
-	digits := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyz ")
-	n, err := strconv.ParseInt(digits, 10, 32)
-	if err != nil || n <= 0 {
-		return 0
-	}
-	switch strings.TrimSpace(text[len(digits):]) {
-	case "", "ms":
-		return time.Duration(n) * time.Millisecond
-	case "s":
-		return time.Duration(n) * time.Second
-	case "min":
-		return time.Duration(n) * time.Minute
-	case "h":
-		return time.Duration(n) * time.Hour
-	}
-	return 0
+	return stream.Limit(cfg.RuntimeParams["statement_timeout"])
 }
 
-func isOurs(t pgx.QueryTracer) bool {
+// oursIn returns the tracer that Configure made, and nil where there is none in t.
+func oursIn(t pgx.QueryTracer) *tracer {
 	switch t := t.(type) {
 	case *tracer:
-		return true
+		return t
 	case *multitracer.Tracer:
 		for _, one := range t.QueryTracers {
-			if isOurs(one) {
-				return true
+			if ours := oursIn(one); ours != nil {
+				return ours
 			}
 		}
 	}
-	return false
+	return nil
 }

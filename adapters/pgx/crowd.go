@@ -18,7 +18,8 @@ import (
 // Whom it signals is proven by the port of the client that the server sees: a process id
 // alone is another's behind a pooler or a balancer. Who is not found there sends a request.
 type crowd struct {
-	config *pgconn.Config // nil: nobody is found, as behind a pooler
+	config   *pgconn.Config // nil: nobody is found, as behind a pooler
+	counters *counters
 
 	mu     sync.Mutex
 	inside int               // guarded by mu: calls that are being cancelled
@@ -47,8 +48,8 @@ type place struct {
 }
 
 // newCrowd is called before cfg is changed.
-func newCrowd(cfg *pgx.ConnConfig, pooler bool) *crowd {
-	c := &crowd{queues: make(map[string]*queue)}
+func newCrowd(cfg *pgx.ConnConfig, pooler bool, n *counters) *crowd {
+	c := &crowd{counters: n, queues: make(map[string]*queue)}
 	if !pooler {
 		c.config = cfg.Config.Copy()
 		c.config.ValidateConnect, c.config.AfterConnect = nil, nil

@@ -77,9 +77,13 @@ func leave(t *testing.T, addr string, many int, wrap func(net.Conn) net.Conn) (c
 // many for it.
 func TestManyCallsThatAreCancelledAtOnceShareAConnectionForThat(t *testing.T) {
 	const many = 40
-	_, dialled := leave(t, "", many, nil)
+	conns, dialled := leave(t, "", many, nil)
 	t.Logf("%d connections for %d cancels", dialled, many)
 	assert.Less(t, dialled, int64(many/2))
+	stats := curfewpgx.StatsOf(conns[0].Config())
+	assert.EqualValues(t, many, stats.CancelSignals+stats.CancelRequests, "%+v", stats)
+	assert.Less(t, stats.CancelRequests, dialled, "one is for the signals")
+	assert.Zero(t, stats.CancelsUnheard)
 }
 
 // Between us and the server stands something that has connections of its own. No process

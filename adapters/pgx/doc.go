@@ -36,6 +36,11 @@
 // long: a server that is told of many has no answer for the last within the slush, and logins in the place of
 // connections that were given up would be what it does next.
 //
+// # Behind a pooler
+//
+// Nothing relies on an option of the startup, or on what an earlier statement left behind in the session. The first limit of a
+// pool is asked back in the same write: [StatsOf] tells whether the server had it, and [Log] hears of it if not.
+//
 // # What was given up
 //
 // A connection whose call was given up at its deadline is closed to the driver, and a pool makes

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ import (
 	"github.com/curfew-go/curfew/checkpoint"
 )
 
-// A pool behind pgbouncer, with the slush of a slow network.
+// A pool behind pgbouncer, with the slush of a slow network, that tells when the server has no limits.
 func ExampleConfigure() {
 	config, err := pgxpool.ParseConfig("postgres://app@db.example/shop")
 	if err != nil {
@@ -28,6 +29,7 @@ func ExampleConfigure() {
 	}
 	curfewpgx.Configure(config.ConnConfig,
 		curfewpgx.BehindPooler(),
+		curfewpgx.Log(slog.Default()),
 		curfewpgx.Slush(wire.Slush{Share: 0.1, Floor: 10 * time.Millisecond, Cap: 100 * time.Millisecond}))
 
 	pool, err := pgxpool.NewWithConfig(context.Background(), config) // connects later
@@ -69,6 +71,22 @@ func ExampleLockWait() {
 	err := curfewpgx.Error(ctx, &pgconn.PgError{Code: "55P03"}) // what a statement then returns
 	fmt.Println(budget.KindOf(err), ctx.Err())
 	// Output: dependency_timeout <nil>
+}
+
+// What a metrics page shows of a pool.
+func ExampleStatsOf() {
+	config, _ := pgxpool.ParseConfig("postgres://app@db.example/shop")
+	curfewpgx.Configure(config.ConnConfig)
+	pool, err := pgxpool.NewWithConfig(context.Background(), config) // connects later
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer pool.Close()
+
+	s := curfewpgx.StatsOf(pool.Config().ConnConfig)
+	fmt.Println("limits missed:", s.LimitsMissed, "logins saved:", s.Reused, "cancels unheard:", s.CancelsUnheard)
+	// Output: limits missed: 0 logins saved: 0 cancels unheard: 0
 }
 
 // A report that may take as long as it takes, in a request that may not.

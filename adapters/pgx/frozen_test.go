@@ -3,7 +3,9 @@ package curfewpgx_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 
 	curfewpgx "github.com/curfew-go/curfew/adapters/pgx"
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/netproxy"
 	"github.com/curfew-go/curfew/internal/servers"
 )
 
@@ -34,6 +37,64 @@ func TestCase50_ACommitWithoutAnswerIsTheDeadlineAndNotAnAnswer(t *testing.T) {
 	assert.Empty(t, stateOf(err))
 	assert.False(t, pgconn.SafeToRetry(err))
 	assertTook(t, took, limit-60*time.Millisecond, limit+60*time.Millisecond, "until the deadline")
+}
+
+// The row is there, and who tries again without asking meets it.
+func TestCase50_ACommitWithoutAnswerIsUnknownWithItsIDAndResolveSaysCommitted(t *testing.T) {
+	server := start(t)
+	watcher := bare(t, config(t, server, server.Addr(), pgx.QueryExecModeExec))
+	_, err := watcher.Exec(t.Context(), "create table orders (key text primary key)")
+	require.NoError(t, err)
+	eachModeAtOnce(t, func(t *testing.T, mode pgx.QueryExecMode) {
+		proxy := netproxy.New(t, server.Addr())
+		pool := newPool(t, config(t, server, proxy.Addr(), mode), 1)
+		for name, commit := range map[string]func(ctx context.Context, f func(ctx context.Context, tx pgx.Tx) error) error{
+			"WithTx": func(ctx context.Context, f func(ctx context.Context, tx pgx.Tx) error) error {
+				return curfewpgx.WithTx(ctx, pool, budget.Inherited(), f)
+			},
+			"Commit": func(ctx context.Context, f func(ctx context.Context, tx pgx.Tx) error) error {
+				tx, err := pool.Begin(ctx)
+				if err != nil {
+					return curfewpgx.Error(ctx, err)
+				}
+				defer tx.Rollback(context.Background())
+				if err := f(ctx, tx); err != nil {
+					return curfewpgx.Error(ctx, err)
+				}
+				return curfewpgx.Error(ctx, tx.Commit(ctx))
+			},
+		} {
+			key := mode.String() + " " + name
+			var id string
+			hit := new(atomic.Bool)
+			insert := func(ctx context.Context, tx pgx.Tx) error {
+				if _, err := tx.Exec(ctx, "insert into orders values ($1)", key); err != nil {
+					return err
+				}
+				if err := tx.QueryRow(ctx, "select pg_current_xact_id()::text").Scan(&id); err != nil {
+					return err
+				}
+				hit = cutAtCommit(proxy, stalled)
+				return nil
+			}
+			var err error
+			for d := 250 * time.Millisecond; !hit.Load(); d *= 2 { // until that is time enough for COMMIT
+				require.Less(t, d, 2*late)
+				err = commit(within(t, d), insert)
+			}
+			cutAtCommit(proxy, uncut)
+			var e *curfewpgx.CommitError
+			require.True(t, errors.As(err, &e), "%s: %v", key, err)
+			assert.Equal(t, curfewpgx.Unknown, e.Outcome, key)
+			assert.Equal(t, id, fmt.Sprint(e.XID), key)
+			assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err), key)
+			was, err := curfewpgx.Resolve(within(t, late), pool, err)
+			require.NoError(t, err)
+			assert.Equal(t, curfewpgx.CommittedLate, was, key)
+			err = commit(within(t, late), insert)
+			assert.Equal(t, "23505", stateOf(err), "%v", err)
+		}
+	})
 }
 
 // limit is the deadline of who meets a frozen server.

@@ -24,6 +24,7 @@ type keeper struct {
 	limit    time.Duration // for the server's answer
 	idle     time.Duration // until somebody wants a session that is ready
 	patience time.Duration // of a login
+	counters *counters
 
 	mu   sync.Mutex
 	free map[identity][]*kept // guarded by mu: that nobody waits for
@@ -49,11 +50,11 @@ const (
 // newKeeper returns the keeper of cfg, which has not been changed yet, and nil where nothing is kept.
 // A pooler has sessions of its own, and what a user puts above the network is not to be
 // used for a second connection.
-func newKeeper(cfg *pgx.ConnConfig, s settings) *keeper {
+func newKeeper(cfg *pgx.ConnConfig, s settings, n *counters) *keeper {
 	if s.keep <= 0 || s.pooler || cfg.AfterNetConnect != nil {
 		return nil
 	}
-	return &keeper{limit: s.keep, idle: s.idle, patience: s.patience, free: make(map[identity][]*kept)}
+	return &keeper{limit: s.keep, idle: s.idle, patience: s.patience, counters: n, free: make(map[identity][]*kept)}
 }
 
 // A kept session.
@@ -84,6 +85,7 @@ func (k *keeper) keep(s *kept) {
 	}
 	k.n++
 	s.at = time.Now()
+	k.counters.kept.Add(1)
 	k.free[s.who] = append(k.free[s.who], s)
 	go k.run(s, time.Now().Add(k.limit))
 }
@@ -94,6 +96,7 @@ func (k *keeper) run(s *kept, until time.Time) {
 		k.remove(s)
 		if !s.sound {
 			s.session.Close()
+			k.counters.dropped.Add(1)
 		}
 		close(s.over)
 	}()
@@ -119,7 +122,7 @@ func (s *kept) begin(idle time.Duration) bool {
 }
 
 // take returns the connection of s when it is ready, and nil when it is not, or no longer.
-func (s *kept) take() net.Conn {
+func (k *keeper) take(s *kept) net.Conn {
 	s.mu.Lock()
 	idle := s.idle
 	if idle {
@@ -137,8 +140,10 @@ func (s *kept) take() net.Conn {
 	conn, err := s.session.Resume()
 	if err != nil {
 		s.session.Close()
+		k.counters.dropped.Add(1)
 		return nil
 	}
+	k.counters.reused.Add(1)
 	return conn
 }
 
@@ -204,6 +209,16 @@ func (k *keeper) remove(s *kept) {
 			return
 		}
 	}
+}
+
+// now returns how many sessions are kept.
+func (k *keeper) now() int64 {
+	if k == nil {
+		return 0
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return int64(k.n)
 }
 
 // setFree is called with k.mu held.

@@ -90,11 +90,13 @@ func TestASessionThatWasGivenUpComesBackAsANewOne(t *testing.T) {
 				_, err := pool.Exec(t.Context(), text)
 				require.NoError(t, err, text)
 			}
-			was := made
+			was, counted := made, curfewpgx.StatsOf(cfg)
 			err := giveUp()
 			server.Thaw()
 			assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err), "%v", err)
 			assert.Equal(t, before, pidOf(t, pool), "the same session")
+			counted.Kept, counted.Reused = counted.Kept+1, counted.Reused+1
+			assert.Equal(t, counted, curfewpgx.StatsOf(cfg))
 			assert.Equal(t, was+1, made, "to the driver it is a new connection")
 			var name, memory, schema string
 			var locks, channels, prepared, seen, kept int
@@ -154,22 +156,30 @@ func TestWhatWaitsForDataIsClosed(t *testing.T) {
 	_, err := pool.Exec(t.Context(), "create table copied (n int)")
 	require.NoError(t, err)
 	before := pidOf(t, pool)
-	source := &endless{begun: make(chan struct{})}
-	ctx := within(t, time.Second)
-	ended := make(chan error, 1)
-	go func() {
-		_, err := pool.CopyFrom(ctx, pgx.Identifier{"copied"}, []string{"n"}, source)
-		ended <- curfewpgx.Error(ctx, err)
-	}()
-	select {
-	case <-source.begun:
-	case <-ctx.Done():
-		t.Skip("a second was not enough to begin")
+	frozen := false
+	for d := time.Second; !frozen; d *= 2 { // until that was time enough to begin
+		require.LessOrEqual(t, d, 2*late)
+		source := &endless{begun: make(chan struct{})}
+		ctx := within(t, d)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := pool.CopyFrom(ctx, pgx.Identifier{"copied"}, []string{"n"}, source)
+			ended <- curfewpgx.Error(ctx, err)
+		}()
+		select {
+		case <-source.begun:
+		case <-ctx.Done():
+		}
+		whileFrozen(server, func() {
+			left, _ := budget.Remaining(ctx)
+			frozen = left > d/4 // or the server's limit came first
+			err := <-ended
+			assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err), "%v", err)
+		})
+		if !frozen {
+			before = pidOf(t, pool)
+		}
 	}
-	whileFrozen(server, func() {
-		err := <-ended
-		assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err), "%v", err)
-	})
 	assert.NotEqual(t, before, pidOf(t, pool))
 	var rows int
 	require.NoError(t, pool.QueryRow(t.Context(), "select count(*) from copied").Scan(&rows))
@@ -196,8 +206,10 @@ func TestASessionThatDoesNotAnswerIsClosed(t *testing.T) {
 	cfg.RuntimeParams["application_name"] = "kept"
 	pool := newPool(t, cfg, 1, curfewpgx.KeepFor(shortly))
 	before := pidOf(t, pool)
+	stats := func() curfewpgx.Stats { return curfewpgx.StatsOf(pool.Config().ConnConfig) }
 	whileFrozen(server, func() {
 		assert.Error(t, run(within(t, shortly), pool, "select 1, $1::int"))
+		assert.EqualValues(t, 1, stats().Kept)
 		assert.Error(t, run(within(t, 3*shortly), pool, "select 1, $1::int"))
 	})
 	assert.NotEqual(t, before, pidOf(t, pool))
@@ -206,6 +218,9 @@ func TestASessionThatDoesNotAnswerIsClosed(t *testing.T) {
 		require.NoError(t, watcher.QueryRow(t.Context(), "select count(*) from pg_stat_activity where application_name = 'kept'").Scan(&n))
 		return n == 1
 	}, late, time.Millisecond)
+	require.Eventually(t, func() bool { return stats().Dropped == 1 }, late, time.Millisecond)
+	assert.Zero(t, stats().Reused)
+	assert.Zero(t, stats().KeptNow)
 }
 
 func TestAPoolIsClosedWithoutAWaitForWhatIsKept(t *testing.T) {
@@ -260,6 +275,13 @@ func TestASessionIsForNobodyElse(t *testing.T) {
 	assert.Equal(t, []any{was.Host, was.Port, was.Fallbacks, was.RuntimeParams}, []any{cfg.Host, cfg.Port, cfg.Fallbacks, cfg.RuntimeParams})
 }
 
+// grows waits until eight more are counted.
+func grows(t *testing.T, n *atomic.Int64) {
+	t.Helper()
+	was := n.Load()
+	assert.Eventually(t, func() bool { return n.Load() >= was+8 }, late, time.Millisecond)
+}
+
 // While a server freezes and thaws, callers come and go. Each gets its own answer or none.
 func TestNobodyGetsTheAnswerOfAnotherCall(t *testing.T) {
 	server := servers.Start(t, servers.PostgreSQL)
@@ -299,8 +321,8 @@ func TestNobodyGetsTheAnswerOfAnotherCall(t *testing.T) {
 		})
 	}
 	for range rounds(10, 100) {
-		time.Sleep(20 * time.Millisecond) // of work
-		whileFrozen(server, func() { time.Sleep(40 * time.Millisecond) })
+		grows(t, &answered)
+		whileFrozen(server, func() { grows(t, &lost) })
 	}
 	stop()
 	workers.Wait()

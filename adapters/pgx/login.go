@@ -123,7 +123,7 @@ func (l *login) dial(ctx context.Context, network, addr string, dial pgconn.Dial
 			l.tried = true
 			l.kept.await(ctx, l.keeper.patience)
 		}
-		conn := l.kept.take()
+		conn := l.keeper.take(l.kept)
 		if conn == nil {
 			return nil, errNotKept
 		}

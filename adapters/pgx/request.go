@@ -134,9 +134,10 @@ var errMoot = errors.New("curfewpgx: nothing left to cancel")
 // connection ends, so this does.
 type requestConn struct {
 	net.Conn
-	request *request
-	wrote   bool
-	once    sync.Once // of Close, which TLS and the driver both call
+	request  *request
+	counters *counters
+	wrote    bool
+	once     sync.Once // of Close, which TLS and the driver both call
 }
 
 // Read notes the end that the server makes.
@@ -153,7 +154,10 @@ func (c *requestConn) Write(p []byte) (int, error) {
 		return 0, errMoot
 	}
 	n, err := c.Conn.Write(p)
-	c.wrote = c.wrote || n > 0
+	if !c.wrote && n > 0 {
+		c.wrote = true
+		c.counters.requests.Add(1)
+	}
 	if !c.wrote && err != nil { // its time was over before the first byte
 		c.request.notSent()
 	}

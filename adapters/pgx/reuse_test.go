@@ -121,7 +121,8 @@ func cancelAndReuse(t *testing.T, server *servers.Server, pool *pgxpool.Pool) {
 func TestAUserCancelKeepsTheBackend(t *testing.T) {
 	server := start(t)
 	eachModeAtOnce(t, func(t *testing.T, mode pgx.QueryExecMode) {
-		conn := connect(t, config(t, server, server.Addr(), mode), curfewpgx.Slush(roomy))
+		cfg := config(t, server, server.Addr(), mode)
+		conn := connect(t, cfg, curfewpgx.Slush(roomy))
 		require.NoError(t, conn.Ping(t.Context()))
 		pid := conn.PgConn().PID()
 		for _, bounded := range []bool{false, true} {
@@ -138,5 +139,8 @@ func TestAUserCancelKeepsTheBackend(t *testing.T) {
 			require.NoError(t, run(t.Context(), conn, "select 1, $1::int"))
 			assert.Equal(t, pid, conn.PgConn().PID())
 		}
+		stats := curfewpgx.StatsOf(cfg)
+		assert.EqualValues(t, 2, stats.CancelRequests)
+		assert.Zero(t, stats.CancelsUnheard)
 	})
 }

@@ -120,22 +120,27 @@ const (
 	held        // COMMIT is held back, and the connection stays
 )
 
-// cutAtCommit has the connection that sends the next COMMIT through p ended so.
-func cutAtCommit(p *netproxy.Proxy, how cut) {
+// cutAtCommit has the connection that sends the next COMMIT through p ended so. It returns what is set
+// when that happened.
+func cutAtCommit(p *netproxy.Proxy, how cut) (hit *atomic.Bool) {
+	hit = new(atomic.Bool)
 	fate := map[cut]netproxy.Fate{before: netproxy.Drop, half: netproxy.Half, during: netproxy.Last, stalled: netproxy.Silenced, held: netproxy.Lost}[how]
 	var sent atomic.Bool
 	p.OnSend(func(b []byte) netproxy.Fate {
 		if how == uncut || !bytes.Contains(b, []byte("commit\x00")) || sent.Swap(true) {
 			return netproxy.Pass
 		}
+		hit.Store(how != after)
 		return fate
 	})
 	p.OnAnswer(func(b []byte) netproxy.Fate {
 		if how == after && sent.Load() && bytes.Contains(b, []byte("COMMIT\x00")) {
+			hit.Store(true)
 			return netproxy.Drop
 		}
 		return netproxy.Pass
 	})
+	return hit
 }
 
 // config is how to reach server through addr, which may be a proxy's.

@@ -73,10 +73,11 @@ func (r refused) Err() error            { return r.why }
 // what runs in between calls, such as the ping of a pool, must not
 // find the limit of the last one.
 type tracer struct {
-	slush  wire.Slush
-	config *pgx.ConnConfig // that was configured
-	keeper *keeper         // nil where nothing is kept
-	ways   [2]uintptr      // DialFunc and AfterNetConnect as Configure left them
+	slush    wire.Slush
+	config   *pgx.ConnConfig // that was configured
+	keeper   *keeper         // nil where nothing is kept
+	ways     [2]uintptr      // DialFunc and AfterNetConnect as Configure left them
+	counters *counters
 }
 
 // begin begins a call. Of a call with one statement sqls is that; of any other it is nothing, for no limit

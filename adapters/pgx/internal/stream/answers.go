@@ -39,6 +39,7 @@ func (s *state) settled() {
 		s.inForce, s.armed, s.xid, s.wrote = 0, false, 0, false
 	}
 	s.commit, s.ready, s.copying, s.ping = none, true, false, false
+	s.asking = nil
 	if s.direct == inquired { // and not answered
 		s.direct = unproven
 	}
@@ -131,6 +132,14 @@ const (
 // limit ran out, and with the position in the driver's own text. A FATAL one
 // under COMMIT is kept back, for it does not say whether it came before.
 func (s *state) failed(body, out []byte, now func() time.Time) []byte {
+	if s.asking != nil {
+		if s.expected == "TVC" || strings.HasSuffix("12VC", s.expected) && len(s.expected) > 1 { // it is the question's
+			s.asking.refused()
+		} else {
+			s.check = s.asking // of the driver's text, or of what sets the limit
+		}
+		s.asking = nil
+	}
 	s.expected, s.behind, s.theirs, s.byName = "", "", 0, false
 	all, sound := fields(body)
 	if !sound {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -12,7 +13,8 @@ import (
 //
 //	state.expected   the next answers to messages of ours, by type; p and q are the
 //	                 ParseComplete of limitName and idName, X the DataRow with the
-//	                 transaction's id, and K one that ends with the server's process id
+//	                 transaction's id, K one that ends with the server's process id, and
+//	                 V one with the limit in force
 //	state.theirs     how many statements of the driver's come to their end first
 //	state.behind     what is expected then
 type backend struct {
@@ -108,7 +110,7 @@ func (s *state) reads(kind byte) bool {
 	case 'T':
 		return s.byName
 	case 'D':
-		return s.expected != "" && (s.expected[0] == 'X' || s.expected[0] == 'K')
+		return s.expected != "" && strings.IndexByte("XKV", s.expected[0]) >= 0
 	}
 	return false
 }
@@ -133,7 +135,7 @@ func (s *state) isOurs(kind byte) bool {
 		s.limitKept = true
 	case next == 'q' && kind == '1':
 		s.idKept = true
-	case (next == 'X' || next == 'K') && kind == 'D':
+	case kind == 'D' && strings.IndexByte("XKV", next) >= 0:
 	default:
 		s.expected = "" // not what we asked for: leave all to the driver
 		return false
@@ -169,6 +171,9 @@ func (b *backend) finish(s *state, out []byte, now func() time.Time) []byte {
 		case next == 'X':
 			s.xid, _ = strconv.ParseUint(string(value), 10, 64) // 0 for NULL
 			s.wrote = s.xid != 0
+		case next == 'V':
+			s.asking.answered(string(value), s.inForce)
+			s.asking = nil
 		case string(value) == s.pid:
 			s.direct = proven
 		default:

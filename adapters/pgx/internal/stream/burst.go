@@ -86,6 +86,9 @@ func (w *writer) simple() {
 		// Several statements in one text share a transaction, so that this says no
 		// WARNING there. Unlike set_config it is not planned and answers no row.
 		b, w.expected = append(w.local(b, want), ';'), w.done("C")
+		if w.checks() {
+			b, w.expected = append(append(b, showLimit...), ';'), w.expected+w.asked("TVC")
+		}
 		w.force(want)
 	}
 	behind := w.tx == 'I' && want > 0 && k == opens // in front, the isolation level would come too late
@@ -120,6 +123,9 @@ func (w *writer) simple() {
 	switch {
 	case behind:
 		b = w.local(b, want)
+		if w.checks() {
+			b, w.behind = append(append(b, ';'), showLimit...), w.behind+w.asked("TVC")
+		}
 	case asks:
 		b, w.byName = append(b, selectID...), true
 	}
@@ -219,6 +225,11 @@ func (w *writer) extended() {
 	}
 	if limits {
 		w.force(want)
+		if w.checks() && !(takes && named) && (b.unnamed || w.mayOverwrite()) {
+			out = appendRun(appendParse(out, "", showLimit), "")
+			w.expected += w.asked("12VC")
+			w.overwritten = w.hasUnnamed && !b.unnamed
+		}
 	}
 	if restore {
 		out = append(out, w.unnamed...)

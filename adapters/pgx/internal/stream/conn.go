@@ -48,6 +48,8 @@ type Config struct {
 	Locks float64
 	// Most is the session's own limit, 0 for none.
 	Most time.Duration
+	// Check is told whether the server has the limits, and may be nil.
+	Check *Check
 	// Lost makes what Read and Write return when the connection ends under a COMMIT.
 	Lost func(Lost) error
 	// Keep takes what is left of a Conn that is given up at a deadline, where that is of use. It is
@@ -57,7 +59,7 @@ type Config struct {
 
 // New returns a Conn over inner, which must not have been written to.
 func New(inner net.Conn, c Config) *Conn {
-	conn := &Conn{Conn: inner, lost: c.Lost, keep: c.Keep, state: state{nameless: c.Nameless, locks: c.Locks, most: c.Most}}
+	conn := &Conn{Conn: inner, lost: c.Lost, keep: c.Keep, state: state{nameless: c.Nameless, locks: c.Locks, most: c.Most, check: c.Check}}
 	if c.Keep != nil {
 		conn.state.params = map[string]string{}
 	}

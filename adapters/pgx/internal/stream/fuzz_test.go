@@ -70,6 +70,9 @@ func FuzzClientBytesAllArriveInOrder(f *testing.F) {
 	f.Add([]byte{'Q', 0, 0, 0, 4}, uint8(200), byte('I'))
 	f.Fuzz(func(t *testing.T, in []byte, piece uint8, tx byte) {
 		s := awake(limited)
+		if piece%7 == 0 {
+			s.check = NewCheck(func(bool) {})
+		}
 		s.tx, s.hasIDs, s.nameless, s.locks = tx, piece%2 == 0, piece%3 == 0, float64(piece%5)/8
 		for rest := in; len(rest) > 0; {
 			p := rest[:min(len(rest), int(piece)+1)]

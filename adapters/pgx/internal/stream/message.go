@@ -51,6 +51,7 @@ const (
 	andLocks    = ",true),set_config('lock_timeout',"
 	setLocks    = "set local lock_timeout to "
 	setLocal    = "set local statement_timeout to "
+	showLimit   = "show statement_timeout"
 	setDefault  = setLocal + "default"
 	constraints = "set constraints all immediate"
 	rollback    = "rollback"

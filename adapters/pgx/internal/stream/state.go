@@ -31,6 +31,9 @@ type state struct {
 	most   time.Duration // the session's own limit, 0 for none that is known
 	capped bool          // the limit in force is the session's own
 
+	check  *Check // to be asked, nil for no more
+	asking *Check // in the running burst
+
 	expected string // answers to ours that come next: see backend.go
 	theirs   int    // completions of the driver's statements before behind is expected
 	behind   string // answers to ours that come after those
