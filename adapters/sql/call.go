@@ -44,6 +44,7 @@ type call struct {
 	lock   time.Duration // the server's limit of waits for locks in it; 0 when it has none
 	ladder *ladder       // nil where the driver may see when user ends; else steps
 	steps  ladder
+	drains bool   // rows are read to their end before the driver closes them
 	early  early  // inner, where that has to end before user does
 	rows   rows   // of a query
 	undo   func() // releases what join made; nil when it made nothing
@@ -102,20 +103,25 @@ func (c *conn) startWith(ctx context.Context, phase string, arm func(limit time.
 	}
 
 	_, kills := c.db.dialect.(dialect.Killer)
+	climbs := kills || c.ender != nil
 	switch {
-	case kills && k.user.Done() != nil:
+	case climbs && k.user.Done() != nil:
 		if c.cut == nil {
-			c.cut = make(chan struct{})
+			c.cut = newCut(c.db.dials.replace)
 		}
 		k.ladder = &k.steps
-		k.ladder.id, k.ladder.cut, k.ladder.slush, k.ladder.patience = c.id, c.cut, k.slush, c.db.patience()
+		k.ladder.cut, k.ladder.slush, k.ladder.patience = c.cut, k.slush, c.db.patience()
 		k.ladder.armed = k.armed && whole
-		if phase != "" && c.id != 0 {
-			k.ladder.killer = c.db.killer
+		k.ladder.patient = 100
+		if kills {
+			k.ladder.patient = 60
+		}
+		if phase != "" || !kills {
+			k.ladder.ender = c.ender
 		}
 		k.ladder.start(k.user, left)
-		k.inner = k.ladder
-	case kills:
+		k.inner, k.drains = k.ladder, kills
+	case climbs:
 		k.inner = k.user
 	case without:
 		k.inner = unbounded{k.user}

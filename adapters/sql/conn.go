@@ -15,8 +15,9 @@ type conn struct {
 	inner driver.Conn
 	db    *connector
 	id    int64 // by which it can be killed; 0 when that is not proven
+	ender ender // nil when nothing ends its statements but its driver
 
-	cut     chan struct{}  // closed by a ladder that ends the socket, and with it the connection's use
+	cut     *cut           // ended by a ladder that ends the socket, and with it the connection's use
 	scratch []driver.Value // for what is read and dropped
 
 	tx      *tx    // the open transaction that BeginTx began, or nil
@@ -65,9 +66,13 @@ func (c *conn) refusal() error {
 // settle makes sure that a kill which came behind the answer does not strike the next
 // statement.
 func (c *conn) settle(until time.Time) bool {
+	killer, ok := c.db.dialect.(dialect.Killer)
+	if !ok || killer.Settle() == "" {
+		return true
+	}
 	ctx, cancel := context.WithDeadline(context.Background(), until.Add(leastLimit))
 	defer cancel()
-	err := execText(ctx, c.inner, c.db.dialect.(dialect.Killer).Settle())
+	err := execText(ctx, c.inner, killer.Settle())
 	return err == nil || ctx.Err() == nil && c.db.dialect.Judge(err).Reason == dialect.Interrupted
 }
 

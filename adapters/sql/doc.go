@@ -31,9 +31,14 @@
 // to its end (40%), and the end of the socket (40%), which comes at the deadline. A call
 // whose ctx is cancelled before climbs the same steps from there. The id to kill has been
 // proven on each connection, and without the proof nothing is killed. A kill for which there was no
-// time is sent behind the call, for up to ten seconds, where no limit ends the statement. On PostgreSQL and SQLite the
-// driver's own cancel begins when the slush does. A statement of a transaction is
+// time is sent behind the call, for up to ten seconds, where no limit ends the statement. On PostgreSQL
+// over the standard library's side of jackc/pgx the steps are the same, with a cancel in place of the kill: from a
+// connection reserved for it, which is made beside the first of the pool, and behind a pooler as the
+// protocol has it. With other drivers of PostgreSQL and on SQLite the driver's own cancel begins when the slush does. A statement of a transaction is
 // bound by the transaction's ctx as well as by its own. Under [Without] no limit is sent.
+//
+// A login goes on for up to three seconds behind the call that began it, and the next one that needs a
+// connection takes it; one is begun for a connection that is cut. Eight at most wait for somebody.
 //
 // # Transactions
 //

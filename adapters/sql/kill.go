@@ -87,8 +87,19 @@ func (k *killer) once(ctx context.Context, f func(driver.Conn) error) error {
 	return err
 }
 
-// kill ends what the connection id runs, unless moot says at the last moment that
-// there is nothing left to end. sent reports whether it may have reached the server.
+// A victim is a connection whose statements are killed by its id, which has been proven.
+type victim struct {
+	killer *killer
+	id     int64
+}
+
+func (v *victim) end(ctx context.Context, moot func() bool) (sent bool, err error) {
+	return v.killer.kill(ctx, v.id, moot)
+}
+
+func (v *victim) endBehind() { v.killer.killBehind(v.id) }
+
+// kill is end of a victim.
 func (k *killer) kill(ctx context.Context, id int64, moot func() bool) (sent bool, err error) {
 	if !k.allow(time.Now()) {
 		return false, errors.New("curfewsql: too many kills")

@@ -19,16 +19,16 @@ import (
 type ladder struct {
 	context.Context // of the user, for its values and its deadline
 
-	killer   *killer // nil: nothing is killed
-	id       int64
-	cut      chan struct{} // the connection's, closed when the socket is to end
+	ender    ender         // nil: nothing is ended but the socket
+	cut      *cut          // the connection's, which ends when the socket is to
+	patient  int           // how much of the slush in percent is over when an end is no longer waited for
 	slush    time.Duration // 0 without deadline
 	armed    bool          // the server ends the call at its deadline
 	patience time.Duration // the slush of a call that has no deadline
 	from     time.Time     // when the slush begins; only where the timer is set
 
 	mu     sync.Mutex
-	err    error         // guarded by mu: why cut is closed
+	err    error         // guarded by mu: why cut has ended
 	ended  bool          // guarded by mu: the call is over
 	over   chan struct{} // guarded by mu: nil before the climb, closed when ended; only run waits for it
 	climb  chan struct{} // guarded by mu: nil before the climb, closed behind it
@@ -40,7 +40,37 @@ type ladder struct {
 	unwatch func() bool
 }
 
-func (l *ladder) Done() <-chan struct{} { return l.cut }
+// An ender ends in the server what a connection runs.
+type ender interface {
+	// end ends it unless moot says at the last moment that there is nothing left to end, and
+	// returns when it is done. sent reports whether it may have reached the server.
+	end(ctx context.Context, moot func() bool) (sent bool, err error)
+	// endBehind ends it for a call that had no time for end, and does not wait.
+	endBehind()
+}
+
+// A cut is the end of a connection's socket. The connection is replaced before.
+type cut struct {
+	context.Context
+	cancel  context.CancelFunc
+	replace func()
+}
+
+func newCut(replace func()) *cut {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &cut{ctx, cancel, replace}
+}
+
+func (l *ladder) Done() <-chan struct{} { return l.cut.Done() }
+
+// Value answers from cut first, or context.AfterFunc would not know it for one of its own and wait on a
+// goroutine, as in early.
+func (l *ladder) Value(key any) any {
+	if v := l.cut.Value(key); v != nil {
+		return v
+	}
+	return l.Context.Value(key)
+}
 
 func (l *ladder) Err() error {
 	l.mu.Lock()
@@ -52,7 +82,7 @@ func (l *ladder) Err() error {
 // slush when there is one, and else when user ends, with patience.
 func (l *ladder) start(user context.Context, left time.Duration) {
 	l.Context = user
-	if l.slush > 0 && l.killer != nil { // else all there is to do is to be done at the deadline
+	if l.slush > 0 && l.ender != nil { // else all there is to do is to be done at the deadline
 		l.from = time.Now().Add(left - l.slush)
 		l.timer = time.AfterFunc(left-l.slush+l.slush*20/100, l.slushBegan)
 	}
@@ -80,17 +110,23 @@ func (l *ladder) run(from time.Time, slush time.Duration, why error) {
 	l.mu.Unlock()
 	defer close(l.climb)
 
-	if l.killer != nil && l.wait(from.Add(slush*20/100)) {
-		l.kill(from.Add(slush * 60 / 100))
+	replace := sync.OnceFunc(l.cut.replace)
+	if l.ender != nil && l.wait(from.Add(slush*20/100)) {
+		// A server that has not even answered this by then hangs. The login is to be at its door
+		// before what the driver sends when the socket ends.
+		hangs := time.AfterFunc(time.Until(from.Add(slush*60/100)), replace)
+		l.strike(from.Add(slush * time.Duration(l.patient) / 100))
+		hangs.Stop()
 	}
 	if l.wait(l.until) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if !l.ended {
 			l.err = why
-			close(l.cut)
-			if l.killer != nil && !l.killed && !(l.armed && why == context.DeadlineExceeded) {
-				l.killer.killBehind(l.id)
+			replace()
+			l.cut.cancel()
+			if l.ender != nil && !l.killed && !(l.armed && why == context.DeadlineExceeded) {
+				l.ender.endBehind()
 			}
 		}
 	}
@@ -108,10 +144,10 @@ func (l *ladder) wait(t time.Time) bool {
 	}
 }
 
-func (l *ladder) kill(until time.Time) {
+func (l *ladder) strike(until time.Time) {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(l.Context), until)
 	defer cancel()
-	sent, err := l.killer.kill(ctx, l.id, func() bool {
+	sent, err := l.ender.end(ctx, func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return l.ended

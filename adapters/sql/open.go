@@ -60,13 +60,15 @@ type connector struct {
 
 	open  context.Context // ends with Close
 	close context.CancelFunc
+	dials dials
 
-	turn   chan struct{} // holds one value, for whoever learns
-	known  bool          // dialect and killer are set, and do not change again
-	killer *killer       // nil when nothing is killed
-	warn   sync.Once
+	turn    chan struct{} // holds one value, for whoever learns
+	known   bool          // dialect, killer and signals are set, and do not change again
+	killer  *killer       // nil when nothing is killed
+	signals *signals      // nil when nothing is signalled
+	warn    sync.Once
 
-	mu     sync.Mutex // held to set killer, and by Close
+	mu     sync.Mutex // held to set killer and signals, and by Close
 	closed bool       // guarded by mu
 }
 
@@ -74,6 +76,7 @@ func newConnector(inner driver.Connector, s settings) *connector {
 	c := &connector{settings: s, inner: inner, turn: make(chan struct{}, 1)}
 	c.open, c.close = context.WithCancel(context.Background())
 	c.turn <- struct{}{}
+	c.dials.connect, c.dials.open = c.connect, c.open
 	return c
 }
 
@@ -92,13 +95,26 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if left, bounded := budget.Remaining(ctx); bounded && left < leastLimit {
 		return nil, tooLate(ctx)
 	}
-	inner, err := c.inner.Connect(ctx)
+	conn, err := c.dials.get(ctx)
+	switch {
+	case err == nil:
+		return conn, nil
+	case c.open.Err() != nil:
+		return nil, errClosed
+	}
+	return nil, connectError(ctx, err)
+}
+
+// connect makes a connection. The driver gets dialling, which ends as ctx does, and may have a deadline
+// that does not end it, so that nothing but the driver's own Connect is to see it.
+func (c *connector) connect(dialling, ctx context.Context) (driver.Conn, error) {
+	inner, err := c.inner.Connect(dialling)
 	if err != nil {
-		return nil, connectError(ctx, err)
+		return nil, err
 	}
 	if err := c.learn(ctx, inner); err != nil {
 		_ = inner.Close()
-		return nil, connectError(ctx, err)
+		return nil, err
 	}
 	conn := &conn{inner: inner, db: c}
 	if c.killer != nil {
@@ -107,10 +123,10 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 		id, proven := c.killer.identify(bounded, inner)
 		switch {
 		case proven:
-			conn.id = id
+			conn.id, conn.ender = id, &victim{c.killer, id}
 		case ctx.Err() != nil:
 			_ = inner.Close() // it may be in the middle of an answer
-			return nil, endOf(ctx, phaseConnect, nil)
+			return nil, ctx.Err()
 		case bounded.Err() != nil:
 			_ = inner.Close()
 			return nil, &budget.Cause{Kind: budget.DependencyTimeout, Phase: phaseConnect}
@@ -118,6 +134,12 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 			c.warn.Do(func() {
 				c.log.Warn("curfewsql: statements cannot be killed: the server does not confirm the id of its connection")
 			})
+		}
+	}
+	if conn.ender == nil {
+		if conn.ender, err = c.enderOf(ctx, inner); err != nil {
+			_ = inner.Close()
+			return nil, err
 		}
 	}
 	return conn, nil
@@ -157,6 +179,9 @@ func (c *connector) learn(ctx context.Context, inner driver.Conn) error {
 	if k, ok := c.dialect.(dialect.Killer); ok && !c.pooler {
 		c.killer = newKiller(c.inner, k, c.dialect.Judge, c.log)
 	}
+	if d, ok := c.dialect.(dialect.Canceler); ok && !c.pooler {
+		c.signals = newSignals(c.open, c.inner, d)
+	}
 	c.known = true
 	return nil
 }
@@ -165,11 +190,15 @@ func (c *connector) learn(ctx context.Context, inner driver.Conn) error {
 // frozen keeps a connection without deadline there for as long as it likes.
 func (c *connector) Close() error {
 	c.close()
+	c.dials.close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
 	if c.killer != nil {
 		c.killer.close()
+	}
+	if c.signals != nil {
+		c.signals.close()
 	}
 	if closer, ok := c.inner.(io.Closer); ok {
 		return closer.Close()

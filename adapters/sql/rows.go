@@ -47,7 +47,7 @@ func (r *rows) failed(sent, err error) error {
 // as it is when the driver reads.
 func (r *rows) Close() error {
 	had := r.last
-	if r.call.ladder != nil {
+	if r.call.drains {
 		r.drain()
 	}
 	err := r.inner.Close()

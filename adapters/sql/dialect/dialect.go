@@ -1,6 +1,6 @@
 // Package dialect tells curfewsql how a kind of database limits statements, ends them, and says
-// what became of them. [Dialect] is all that another one needs; [Killer] and [Resolver] add what
-// not every database has:
+// what became of them. [Dialect] is all that another one needs; [Killer], [Canceler] and
+// [Resolver] add what not every database has:
 //
 //	type oracle struct{}
 //
@@ -12,12 +12,13 @@
 package dialect
 
 import (
+	"context"
 	"database/sql/driver"
 	"time"
 )
 
 // A Dialect knows how one kind of database limits statements and what its errors
-// mean. It is used by many goroutines at once, and may be a Killer and a Resolver as well.
+// mean. It is used by many goroutines at once, and may be a Killer or Canceler and a Resolver as well.
 // One whose driver is already limited in all that it sends says so by a method
 // LimitsAll() bool. One whose server may end a transaction with a LockTimeout, and does not say
 // so, has a method InTx() string: a query of one row and one column, 1 when a transaction is open.
@@ -114,8 +115,23 @@ type Killer interface {
 	Release(token string) string
 	// Kill ends the statement that the connection runs, if any.
 	Kill(id int64) string
-	// Settle is a statement without effect, that a kill which came late may hit.
+	// Settle is a statement without effect, that a kill which came late may hit. It is "" where a
+	// kill that was done hits nothing that the connection is sent behind it.
 	Settle() string
+}
+
+// A Canceler is a Dialect whose server ends a statement by what the driver has been given at login.
+// What ends one is done when it returns: nothing that the connection is sent behind it is hit.
+type Canceler interface {
+	// Cancel returns a function that ends what conn runs, if anything, while another goroutine
+	// waits for it, also behind a pooler. It returns an error where it is not known to have done
+	// so. Cancel returns nil where the driver has no such way.
+	Cancel(conn driver.Conn) func(context.Context) error
+	// Session returns the id that the driver has for conn, 0 where it has none, and a query for that
+	// which the server has, of one row and one column. They differ where a pooler is in between.
+	Session(conn driver.Conn) (id int64, ask string)
+	// Signal ends, from another connection, what the session id runs, if anything.
+	Signal(id int64) string
 }
 
 // A Resolver is a Dialect whose server remembers what became of a transaction.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -76,12 +75,4 @@ func within(tb testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	tb.Cleanup(cancel)
 	return ctx
-}
-
-// stress multiplies rounds by CURFEW_STRESS.
-func stress(rounds int) int {
-	if n, err := strconv.Atoi(os.Getenv("CURFEW_STRESS")); err == nil && n > 1 {
-		return rounds * n
-	}
-	return rounds
 }

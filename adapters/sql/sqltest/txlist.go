@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	curfewsql "github.com/curfew-go/curfew/adapters/sql"
+	"github.com/curfew-go/curfew/adapters/sql/internal/stress"
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/budget/wire"
 )
@@ -68,7 +69,7 @@ func pinned(t *testing.T, c Config) {
 	require.NoError(t, err)
 	defer conn.Close()
 	refused := 0
-	for range stress(100) {
+	for range stress.Rounds(100) {
 		ctx, cancel := context.WithCancel(t.Context())
 		tx, err := conn.BeginTx(ctx, nil)
 		require.NoError(t, err)
@@ -179,7 +180,7 @@ func withTx(t *testing.T, c Config) {
 func race(t *testing.T, c Config) {
 	db := c.open(t)
 	insert := c.args("insert into t (n) values (?)")
-	ended, before, rounds := 0, 0, stress(100)
+	ended, before, rounds := 0, 0, stress.Rounds(100)
 	if !c.KeepsConnection {
 		rounds /= 4 // each costs a connection
 	}
@@ -220,11 +221,11 @@ func reuse(t *testing.T, c Config) {
 		require.NoError(t, db.QueryRowContext(t.Context(), c.Short).Scan(new(any)))
 		typical = min(max(time.Since(began), 50*time.Microsecond), typical)
 	}
-	enough := time.Now().Add(time.Duration(stress(5)) * time.Second) // on a busy machine
+	enough := time.Now().Add(time.Duration(stress.Rounds(5)) * time.Second) // on a busy machine
 	var cut, done atomic.Int64
 	var wait sync.WaitGroup
 	const workers = 4
-	rounds := stress(200)
+	rounds := stress.Rounds(200)
 	if !c.KeepsConnection {
 		rounds /= 4 // each costs a connection
 	}

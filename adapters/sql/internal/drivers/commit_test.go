@@ -15,16 +15,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	curfewsql "github.com/curfew-go/curfew/adapters/sql"
+	"github.com/curfew-go/curfew/adapters/sql/internal/stress"
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/internal/netproxy"
 	"github.com/curfew-go/curfew/internal/servers"
 )
 
-// cuts are the ways to lose a connection around a COMMIT.
+// cuts are the ways to lose a connection, or what goes over it, around a COMMIT. The last two end with the
+// deadline.
 var cuts = []struct {
-	name string
-	fate netproxy.Fate
-}{{"before", netproxy.Drop}, {"in the middle", netproxy.Half}, {"behind", netproxy.Unanswered}}
+	name  string
+	fate  netproxy.Fate
+	limit time.Duration
+}{
+	{"before", netproxy.Drop, time.Minute}, {"in the middle", netproxy.Half, time.Minute},
+	{"while the server works on it", netproxy.Last, time.Minute}, {"behind", netproxy.Unanswered, time.Minute},
+	{"answer held back", netproxy.Silenced, 100 * time.Millisecond}, {"request held back", netproxy.Lost, 100 * time.Millisecond},
+}
 
 // cutCommits cuts connections around COMMIT and compares what is said with what is. A soak
 // multiplies its rounds with CURFEW_STRESS.
@@ -32,19 +39,30 @@ func cutCommits(t *testing.T, p *netproxy.Proxy, db, watcher *sql.DB, key string
 	for _, c := range cuts {
 		t.Run(c.name, func(t *testing.T) {
 			outcomes := map[curfewsql.Outcome]int{}
-			for i := range shown(5, 1000) {
+			for i, rounds := 0, stress.Shown(5, 1000); rounds > 0; i++ {
 				id := fmt.Sprintf("%s-%d", c.name, i)
+				asked := false
 				p.OnSend(func(b []byte) netproxy.Fate {
 					if bytes.Contains(bytes.ToLower(b), []byte("commit")) {
+						asked = true
 						return c.fate
 					}
 					return netproxy.Pass
 				})
-				err := curfewsql.WithTx(t.Context(), db, budget.Within(time.Minute), func(ctx context.Context, tx *sql.Tx) error {
+				err := curfewsql.WithTx(t.Context(), db, budget.Within(c.limit), func(ctx context.Context, tx *sql.Tx) error {
 					_, err := tx.ExecContext(ctx, "insert into cuts (id) values ("+key+")", id)
 					return err
 				})
 				p.OnSend(nil)
+				if !asked { // the machine was too slow for so short a limit
+					require.Error(t, err)
+					continue
+				}
+				if err == nil && c.fate == netproxy.Last { // the answer was faster than the cut
+					require.Equal(t, 1, number(t, watcher, "select count(*) from cuts where id = "+key, id))
+					continue
+				}
+				rounds--
 				var commit *curfewsql.CommitError
 				require.True(t, errors.As(err, &commit), "%v", err)
 				require.Equal(t, curfewsql.Unknown, commit.Outcome, "%v", err)
@@ -77,7 +95,9 @@ func TestACommitThatIsCutIsUnknownAndResolvedRightlyOnPostgreSQL(t *testing.T) {
 	s := shared(t, servers.PostgreSQL)
 	p := netproxy.New(t, s.Addr())
 	watcher := bare(t, pgxConnector(t, s))
-	must(t, watcher, "create table cuts (id text primary key)")
+	must(t, watcher, "create table cuts (id text primary key)",
+		"create function works() returns trigger language plpgsql as 'begin perform pg_sleep(0.003); return null; end'",
+		"create constraint trigger w after insert on cuts deferrable initially deferred for each row execute function works()")
 	db := wrap(t, stdlib.GetConnector(*pgConfig(t, s, p.Addr())), curfewsql.TrackTx())
 	cutCommits(t, p, db, watcher, "$1", false)
 }

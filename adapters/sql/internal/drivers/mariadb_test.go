@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	curfewsql "github.com/curfew-go/curfew/adapters/sql"
+	"github.com/curfew-go/curfew/adapters/sql/internal/stress"
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/budget/wire"
 	"github.com/curfew-go/curfew/internal/netproxy"
@@ -196,7 +197,7 @@ func TestCase61_TheCauseComesBeforeErrTxDone(t *testing.T) {
 func TestCase64_BytesOfARowStayWhatTheyAreWhenItsCtxEnds(t *testing.T) {
 	s := shared(t, servers.MariaDB)
 	db := wrap(t, mysqlConnector(t, s))
-	for range stress(10) {
+	for range stress.Rounds(10) {
 		ctx, cancel := context.WithCancel(t.Context())
 		rows, err := db.QueryContext(ctx, "select repeat('a', 1000) from seq_1_to_2000 union all select repeat('b', 1000) from seq_1_to_2000")
 		require.NoError(t, err)
@@ -214,7 +215,7 @@ func TestADeadlockEndsTheTransactionAndNothingBehindItCommits(t *testing.T) {
 	s := shared(t, servers.MariaDB)
 	db := wrap(t, mysqlConnector(t, s))
 	must(t, db, "create table d (n int primary key, v int)", "insert into d values (1, 0), (2, 0)")
-	for range shown(5, 500) {
+	for range stress.Shown(5, 500) {
 		victim, other := deadlock(t, db)
 		_, err := victim.Exec("insert into d values (3, 3)")
 		var over *curfewsql.TxError

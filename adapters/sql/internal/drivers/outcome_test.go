@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	curfewsql "github.com/curfew-go/curfew/adapters/sql"
+	"github.com/curfew-go/curfew/adapters/sql/internal/stress"
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/internal/servers"
 )
@@ -22,7 +23,6 @@ import (
 type engine struct {
 	connector driver.Connector
 	arg       string                        // how an argument is written
-	keeps     bool                          // a cancel leaves the connection
 	work      string                        // computes for some milliseconds
 	open      func(testing.TB, *sql.DB) int // counts open transactions that have written
 }
@@ -30,13 +30,13 @@ type engine struct {
 // eachEngine runs f once for each driver.
 func eachEngine(t *testing.T, f func(t *testing.T, e engine)) {
 	t.Run("PostgreSQL", func(t *testing.T) {
-		f(t, engine{pgxConnector(t, shared(t, servers.PostgreSQL)), "$1", false, "select count(*) from generate_series(1, 20000) n where n % 7 = 3", openInPostgres})
+		f(t, engine{pgxConnector(t, shared(t, servers.PostgreSQL)), "$1", "select count(*) from generate_series(1, 20000) n where n % 7 = 3", openInPostgres})
 	})
 	t.Run("MariaDB", func(t *testing.T) {
-		f(t, engine{mysqlConnector(t, shared(t, servers.MariaDB)), "?", true, "select count(*) from seq_1_to_40000 where seq % 7 = 3", openInMariaDB})
+		f(t, engine{mysqlConnector(t, shared(t, servers.MariaDB)), "?", "select count(*) from seq_1_to_40000 where seq % 7 = 3", openInMariaDB})
 	})
 	eachSQLite(t, func(t *testing.T, d driver.Driver) {
-		f(t, engine{sqliteConnector(t, d, tempFile(t)), "?", true, strings.Replace(longCTE, "1000000000", "2000", 1), openInSQLite})
+		f(t, engine{sqliteConnector(t, d, tempFile(t)), "?", strings.Replace(longCTE, "1000000000", "2000", 1), openInSQLite})
 	})
 }
 
@@ -55,22 +55,6 @@ func openInSQLite(tb testing.TB, watcher *sql.DB) int {
 	return 0
 }
 
-// rounds is how often an engine repeats what may cost a connection.
-func (e engine) rounds(n int) int {
-	if !e.keeps && stressed() == 0 {
-		n /= 4
-	}
-	return stress(n)
-}
-
-// shown is shown of what may cost a connection.
-func (e engine) shown(some, all int) int {
-	if !e.keeps {
-		some /= 4
-	}
-	return shown(some, all)
-}
-
 // The slush is so short that kills come in the middle of commits.
 func TestWhatIsSaidOfACommitWhoseCtxEndsIsTrue(t *testing.T) {
 	eachEngine(t, func(t *testing.T, e engine) {
@@ -80,7 +64,7 @@ func TestWhatIsSaidOfACommitWhoseCtxEndsIsTrue(t *testing.T) {
 		insert := "insert into o values (" + e.arg + ")"
 		typical := time.Millisecond
 		said := map[string]int{}
-		for i := range e.shown(60, 2000) {
+		for i := range stress.Shown(60, 2000) {
 			began := time.Now()
 			ctx, cancel := context.WithCancel(t.Context())
 			limit := budget.Within(time.Minute)
@@ -132,7 +116,7 @@ func TestACtxThatEndsWhileExecRunsLeavesNoRow(t *testing.T) {
 		db := wrap(t, e.connector)
 		must(t, db, "create table x (n int)")
 		before := 0
-		for i := range e.shown(100, 10_000) {
+		for i := range stress.Shown(100, 10_000) {
 			ctx, cancel := context.WithCancel(context.Background())
 			tx, err := db.BeginTx(ctx, nil)
 			require.NoError(t, err)
@@ -171,7 +155,7 @@ func TestCase63_NothingIsLeftInUseWhereverACtxEnds(t *testing.T) {
 		db := wrap(t, e.connector)
 		db.SetMaxOpenConns(4)
 		must(t, db, "create table u (n int)", "insert into u values (1), (2), (3)")
-		for i := range e.rounds(80) {
+		for i := range stress.Rounds(80) {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(rand.N(time.Millisecond), cancel)
 			switch i % 4 {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	curfewsql "github.com/curfew-go/curfew/adapters/sql"
+	"github.com/curfew-go/curfew/adapters/sql/internal/stress"
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/budget/wire"
 )
@@ -47,42 +48,44 @@ func reuse(t *testing.T, e engine, db *sql.DB) {
 	number(t, db, e.work)
 	typical := min(max(time.Since(began), 100*time.Microsecond), 200*time.Millisecond)
 	enough := time.Now().Add(3 * time.Second / 2) // on a busy machine
-	if stressed() > 0 {
+	if stress.Level() > 0 {
 		enough = enough.Add(10 * time.Minute)
 	}
 	var cut, done, lost, rounds atomic.Int64
 	var wait sync.WaitGroup
 	for range workers {
 		wait.Go(func() {
-			for i := range e.rounds(1000) / workers {
+			for i := range stress.Rounds(1000) / workers {
 				if time.Now().After(enough) {
 					return
 				}
 				rounds.Add(1)
-				switch err := e.reuse(t, db, i, typical); budget.KindOf(err) {
+				gone, err := e.reuse(t, db, i, typical)
+				switch budget.KindOf(err) {
 				case budget.None:
 					done.Add(1)
 				case budget.Cancelled, budget.DeadlineExceeded, budget.LocalBudgetRejected:
 					cut.Add(1)
 				default:
-					if assert.True(t, gaveUp(err), "%v", err) {
-						lost.Add(1)
-					}
+					assert.True(t, gaveUp(err), "%v", err)
+				}
+				if gone {
+					lost.Add(1)
 				}
 			}
 		})
 	}
 	wait.Wait()
-	t.Logf("%d rounds: %d cut, %d done, %d connections given up", rounds.Load(), cut.Load(), done.Load(), lost.Load())
+	t.Logf("%d rounds: work of %v: %d cut, %d done, %d connections given up", rounds.Load(), typical, cut.Load(), done.Load(), lost.Load())
 	assert.NotZero(t, cut.Load())
 	assert.NotZero(t, done.Load())
 }
 
-// reuse is one round. It returns how the work ended.
-func (e engine) reuse(t *testing.T, db *sql.DB, i int, typical time.Duration) error {
+// reuse is one round. It returns how the work ended, and whether that cost the connection.
+func (e engine) reuse(t *testing.T, db *sql.DB, i int, typical time.Duration) (lost bool, err error) {
 	conn, err := db.Conn(context.Background())
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -114,12 +117,12 @@ func (e engine) reuse(t *testing.T, db *sql.DB, i int, typical time.Duration) er
 		return tx.QueryRowContext(ctx, e.work).Scan(new(any))
 	}
 	err = curfewsql.Error(ctx, work())
-	switch next := conn.QueryRowContext(context.Background(), "select 1").Scan(new(any)); {
-	case next == nil, gaveUp(next):
-	default:
-		assert.NoError(t, next, "the next statement")
+	next := conn.QueryRowContext(context.Background(), "select 1").Scan(new(any))
+	if gaveUp(next) {
+		return true, err
 	}
-	return err
+	assert.NoError(t, next, "the next statement")
+	return false, err
 }
 
 // gaveUp reports whether err says no more than that the connection was given up.

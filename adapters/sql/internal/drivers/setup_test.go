@@ -4,9 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,26 +18,11 @@ import (
 	modernc "modernc.org/sqlite"
 
 	curfewsql "github.com/curfew-go/curfew/adapters/sql"
+	"github.com/curfew-go/curfew/adapters/sql/internal/stress"
 	"github.com/curfew-go/curfew/adapters/sql/sqltest"
 	"github.com/curfew-go/curfew/budget/wire"
 	"github.com/curfew-go/curfew/internal/servers"
 )
-
-// stress multiplies rounds by CURFEW_STRESS.
-func stress(rounds int) int { return rounds * max(stressed(), 1) }
-
-// shown is how many rounds to run: some, or as many as are to be shown when CURFEW_STRESS is 10.
-func shown(some, all int) int {
-	if n := stressed(); n > 0 {
-		return max(all*n/10, some)
-	}
-	return some
-}
-
-func stressed() int {
-	n, _ := strconv.Atoi(os.Getenv("CURFEW_STRESS")) // without one 0
-	return n
-}
 
 // back checks that what began has come back. That it did so within want is logged, and
 // asserted under CURFEW_STRESS alone: elsewhere machines are too busy for figures.
@@ -47,7 +30,7 @@ func back(tb testing.TB, began time.Time, want time.Duration) {
 	tb.Helper()
 	took := time.Since(began)
 	tb.Logf("back after %v, of %v", took, want)
-	if stressed() == 0 {
+	if stress.Level() == 0 {
 		want = patience
 	}
 	assert.Less(tb, took, want)
@@ -56,7 +39,7 @@ func back(tb testing.TB, began time.Time, want time.Duration) {
 // atOnce has t, which waits more than it works, run beside others that do so. Not where time is
 // measured, that is under CURFEW_STRESS.
 func atOnce(t *testing.T) {
-	if stressed() == 0 {
+	if stress.Level() == 0 {
 		t.Parallel()
 	}
 }
@@ -165,11 +148,12 @@ func must(tb testing.TB, db *sql.DB, queries ...string) {
 func TestPostgreSQLIsDone(t *testing.T) {
 	s := shared(t, servers.PostgreSQL)
 	sqltest.Run(t, sqltest.Config{
-		Connector:  func(tb testing.TB) driver.Connector { return pgxConnector(tb, s) },
-		Slow:       "select pg_sleep(60)",
-		Short:      "select pg_sleep(0.005)",
-		SlowInsert: "insert into t (n) select 1 from pg_sleep(60)",
-		Dollar:     true,
+		Connector:       func(tb testing.TB) driver.Connector { return pgxConnector(tb, s) },
+		Slow:            "select pg_sleep(60)",
+		Short:           "select pg_sleep(0.005)",
+		SlowInsert:      "insert into t (n) select 1 from pg_sleep(60)",
+		Dollar:          true,
+		KeepsConnection: true,
 		Shapes: []string{
 			"select 1", "select null", "select 'a'::text, 'b'::varchar(7)", "select 1.5::numeric(7,2), 2.5::float8",
 			"select true, '\\x00ff'::bytea", "select date '2024-02-29', timestamp '2024-02-29 12:00:00.123456'",

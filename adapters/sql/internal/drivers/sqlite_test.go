@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	curfewsql "github.com/curfew-go/curfew/adapters/sql"
+	"github.com/curfew-go/curfew/adapters/sql/internal/stress"
 	"github.com/curfew-go/curfew/budget"
 )
 
@@ -56,9 +57,9 @@ func lateInterrupts(t *testing.T, db *sql.DB, neighbours bool) {
 	began := time.Now()
 	require.NoError(t, conn.QueryRowContext(t.Context(), work).Scan(new(int)))
 	typical := min(max(time.Since(began), 50*time.Microsecond), 200*time.Millisecond)
-	enough := time.Now().Add(time.Duration(stress(2)) * time.Second) // on a busy machine
+	enough := time.Now().Add(time.Duration(stress.Rounds(2)) * time.Second) // on a busy machine
 	cut, done, hit := 0, 0, 0
-	for i := range stress(100) {
+	for i := range stress.Rounds(100) {
 		if time.Now().After(enough) {
 			break
 		}
