@@ -8,8 +8,15 @@ import (
 )
 
 func init() {
-	ctxnode.Hooks.Enter = func(n *ctxnode.Node, parent context.Context, limit any, now time.Time) (time.Duration, error) {
+	ctxnode.Hooks.Enter = func(n *ctxnode.Node, parent context.Context, limit any, now time.Time) error {
 		return enter(n, parent, limit.(*Limit), now)
+	}
+	ctxnode.Hooks.CleanupTime = func(n *ctxnode.Node) time.Duration {
+		l, _ := n.Limit.(*Limit)
+		if l == nil {
+			return 0
+		}
+		return l.cleanup
 	}
 	ctxnode.Hooks.Expired = func(n *ctxnode.Node) error {
 		return &Cause{Kind: DeadlineExceeded, Scope: n.EndPath(), Limit: chain(limitsOf(&n.View))}
@@ -49,7 +56,7 @@ func (e *entry) cancel() { e.node.Leave(cancelled) }
 // its cause; the function is never nil.
 func Enter(ctx context.Context, limit Limit) (context.Context, context.CancelFunc, error) {
 	e := &entry{limit: limit}
-	if _, err := enter(&e.node, ctx, &e.limit, time.Time{}); err != nil {
+	if err := enter(&e.node, ctx, &e.limit, time.Time{}); err != nil {
 		deadline, _ := ctx.Deadline()
 		if _, own, ok := e.limit.settle(time.Now(), deadline); ok && (deadline.IsZero() || own.Before(deadline)) {
 			deadline = own // what it was refused for: a ledger says how much was left
@@ -113,18 +120,18 @@ func Require(ctx context.Context, need time.Duration) error {
 
 // enter resolves l against parent, from now on, and starts n on the work deadline. A
 // zero now is the present.
-func enter(n *ctxnode.Node, parent context.Context, l *Limit, now time.Time) (cleanup time.Duration, err error) {
+func enter(n *ctxnode.Node, parent context.Context, l *Limit, now time.Time) error {
 	if parent == nil {
 		panic("budget: nil context")
 	}
-	if now.IsZero() && n.Under == nil && l.adopts() {
+	if now.IsZero() && n.Under() == nil && l.adopts() {
 		// To ask how long it is until an instant costs half of asking what time it is.
 		// In a synctest bubble the two clocks have nothing to do with each other, and
 		// a deadline of the outside lies in the past: what is below looks again.
 		if base, ok := parent.Deadline(); ok && base != base.Round(0) && time.Until(base) > 0 && parent.Err() == nil {
 			n.Limit = l
 			n.Start(parent, base, false)
-			return 0, nil
+			return nil
 		}
 	}
 	var present time.Time // what the clock says; zero when it was not asked
@@ -140,12 +147,12 @@ func enter(n *ctxnode.Node, parent context.Context, l *Limit, now time.Time) (cl
 	if e := parent.Err(); e != nil {
 		c := parentCause("", parent)
 		if e != context.DeadlineExceeded {
-			return 0, c
+			return c
 		}
-		return 0, refuse(n, parent, ExpiredOnArrival, l, true, c)
+		return refuse(n, parent, ExpiredOnArrival, l, true, c)
 	}
 	if !hasBase && !ok {
-		return 0, ErrNoDeadline
+		return ErrNoDeadline
 	}
 
 	deadline, parents := base, true
@@ -154,16 +161,16 @@ func enter(n *ctxnode.Node, parent context.Context, l *Limit, now time.Time) (cl
 	}
 	left := deadline.Sub(now)
 	if left <= 0 {
-		return 0, refuse(n, parent, ExpiredOnArrival, l, parents, nil)
+		return refuse(n, parent, ExpiredOnArrival, l, parents, nil)
 	}
 	rest := left - min(l.keep(left), left)
 	rest -= min(l.cleanup, rest)
 	if rest <= 0 || rest < l.require {
-		return 0, refuse(n, parent, LocalBudgetRejected, l, parents, nil)
+		return refuse(n, parent, LocalBudgetRejected, l, parents, nil)
 	}
 	n.Limit = l
 	n.StartAt(present, parent, deadline.Add(rest-left), !parents || rest < left)
-	return l.cleanup, nil
+	return nil
 }
 
 // refuse returns the cause of work that is not begun under l. parents says
@@ -215,15 +222,16 @@ func parentCause(scope string, parent context.Context) *Cause {
 // bounding returns the context whose deadline bounds n below parent: parent, or
 // the node that n is under when that has the earlier one.
 func bounding(n *ctxnode.Node, parent context.Context) context.Context {
-	if n.Under == nil {
+	under := n.Under()
+	if under == nil {
 		return parent
 	}
 	if d, ok := parent.Deadline(); ok {
-		if u, ok := n.Under.Deadline(); !ok || !u.Before(d) {
+		if u, ok := under.Deadline(); !ok || !u.Before(d) {
 			return parent
 		}
 	}
-	return &n.Under.View
+	return &under.View
 }
 
 // limitsOf lists the limits that led to the deadline of ctx, the tightest

@@ -13,7 +13,7 @@ import (
 type Limit struct {
 	form    form
 	within  time.Duration
-	until   time.Time
+	until   *time.Time // of the form until: few are, and it is as large as three others
 	who     string
 	reserve time.Duration
 	cleanup time.Duration
@@ -37,7 +37,7 @@ func Within(d time.Duration) Limit { return Limit{form: within, within: d} }
 // Until is a limit at the instant t. A t without a monotonic reading is turned
 // into one when work is entered. Work entered at t or later is refused as
 // ExpiredOnArrival.
-func Until(t time.Time) Limit { return Limit{form: until, until: t} }
+func Until(t time.Time) Limit { return Limit{form: until, until: &t} }
 
 // Inherited is the deadline of the parent context. Work entered with it under a
 // parent without a deadline is refused with ErrNoDeadline: nothing in curfew is

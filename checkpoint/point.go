@@ -15,7 +15,7 @@ import (
 // it, when it is collected or when its context ends.
 type Point struct {
 	// The word that the end of ctx sets: 0, then ctxnode.Flagged.
-	ended *atomic.Int64
+	ended *atomic.Uint32
 	left  int64 // turns until the clock is read
 
 	turns    int64 // that left was set to
@@ -43,7 +43,7 @@ const (
 )
 
 // never is the word of a context that never ends.
-var never atomic.Int64
+var never atomic.Uint32
 
 // New returns a Point for work under ctx. It is made once for a loop and not once a
 // turn: for a context that curfew made it costs as much as reading the clock a few
@@ -80,7 +80,7 @@ func New(ctx context.Context) *Point {
 // the word too. A Stop or Close was tried on call sites instead: it is one more line
 // in every loop, and what forgets it leaks for as long as ctx lives.
 func (p *Point) follow(ctx context.Context) {
-	word := new(atomic.Int64)
+	word := new(atomic.Uint32)
 	p.ended = word
 	stop := context.AfterFunc(ctx, func() { word.Store(ctxnode.Flagged) })
 	runtime.AddCleanup(p, func(stop func() bool) { stop() }, stop)
@@ -102,7 +102,7 @@ func (p *Point) Err() error {
 	// TestErrIsInlined holds. Looking at the clock every so many turns alone would be
 	// late by as many turns when a loop becomes slow, and the word alone by as much as
 	// the timer that sets it.
-	if p.left--; p.ended.Load() < p.left {
+	if p.left--; int64(p.ended.Load()) < p.left {
 		return nil
 	}
 	return p.look()

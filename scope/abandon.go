@@ -40,7 +40,7 @@ func (c *core) abandon(t *task) {
 		t.next.prev = t
 	}
 	own.left = t
-	c.node.Idle.Broadcast()
+	c.node.Idle.Wake()
 	c.node.Mu.Unlock()
 }
 
@@ -52,7 +52,7 @@ func (t *task) orphanEnded(err error) {
 	c.node.Mu.Lock()
 	// Whoever abandons t may not have got to the end of it.
 	for !t.done {
-		c.node.Idle.Wait()
+		c.node.Idle.Wait(&c.node.Mu)
 	}
 	if t.prev != nil {
 		t.prev.next = t.next

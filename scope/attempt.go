@@ -34,14 +34,14 @@ func ownerOf(ctx context.Context) *core {
 	if v == nil || ctx != context.Context(v) && ctx.Done() != v.Done() {
 		return nil
 	}
-	for v != nil && v.Of() == nil { // a budget inside, which ends no later
+	for v != nil && v.Owner == nil { // a budget inside, which ends no later
 		v = v.Node().HangsUnder()
 	}
 	if v == nil {
 		return nil
 	}
 	var c *core
-	switch o := v.Of().(type) {
+	switch o := v.Owner.(type) {
 	case *core:
 		c = o
 	case *task:
@@ -129,8 +129,7 @@ func (a *attemptTask) admit() bool {
 func (a *attemptTask) enter(ctx context.Context, limit *budget.Limit, now time.Time) error {
 	n := &a.with
 	n.Name, n.Owner = a.task.name, &a.task
-	_, err := ctxnode.Hooks.Enter(n, ctx, limit, now)
-	return err
+	return ctxnode.Hooks.Enter(n, ctx, limit, now)
 }
 
 func (s *attempts) Enter(ctx context.Context, name string, w owner.Work, limit *budget.Limit, now time.Time) (owner.Attempt, error) {
@@ -259,7 +258,7 @@ func keep(ctx context.Context) (release func(), ok bool) {
 	if v == nil {
 		return nil, false
 	}
-	t, ok := v.Of().(*task)
+	t, ok := v.Owner.(*task)
 	if !ok || t.mode&attempt == 0 || t.node == nil {
 		return nil, false
 	}
@@ -275,7 +274,7 @@ func keep(ctx context.Context) (release func(), ok bool) {
 // workOf returns what the innermost attempt does to which ctx belongs.
 func workOf(ctx context.Context) owner.Work {
 	for v := ctxnode.Find(ctx); v != nil; v = v.Node().Above() {
-		if t, ok := v.Of().(*task); ok && t.mode&attempt != 0 {
+		if t, ok := v.Owner.(*task); ok && t.mode&attempt != 0 {
 			return t.work.(*attemptTask).Work
 		}
 	}

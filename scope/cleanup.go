@@ -66,7 +66,7 @@ func (c *core) clean() {
 		c.cleaningUp = next.name
 		c.node.Mu.Unlock()
 		if end.IsZero() {
-			end = time.Now().Add(c.cleanupTime)
+			end = c.cleanUntil(time.Now())
 		}
 		if err := c.cleanOne(next, time.Until(end)/time.Duration(left)); err != nil {
 			c.node.Mu.Lock()
@@ -74,6 +74,17 @@ func (c *core) clean() {
 			c.node.Mu.Unlock()
 		}
 	}
+}
+
+// cleanUntil returns when the cleanups that begin now have to be over.
+func (c *core) cleanUntil(now time.Time) time.Time {
+	if e := c.env; e != nil && e.root != nil && c == &e.root.core {
+		return now.Add(max(e.root.drainBy.Sub(now), time.Millisecond))
+	}
+	if kept := ctxnode.Hooks.CleanupTime(&c.node); kept > 0 {
+		return now.Add(kept)
+	}
+	return now.Add(defaultCleanupTime)
 }
 
 // cleanOne runs one cleanup for at most share.

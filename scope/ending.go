@@ -98,8 +98,9 @@ func (t *task) endsAlone(err error, here bool) bool {
 	if overrun > 0 {
 		c.overranLocked(overrun)
 	}
+	idle := c.node.Idle.Take()
 	c.node.Mu.Unlock()
-	c.node.Idle.Broadcast()
+	idle.Wake()
 	return true
 }
 
@@ -249,7 +250,7 @@ func (t *task) limitBehind(err error, own *ctxnode.Ending) string {
 // leaveLocked ends the task's part in the scope.
 func (t *task) leaveLocked(err error) {
 	if t.goLocked(err) {
-		t.core.node.Idle.Broadcast()
+		t.core.node.Idle.Wake()
 	}
 }
 

@@ -123,14 +123,14 @@ func (c *core) living(to []lab.Left) []lab.Left {
 	for t := c.left; t != nil; t = t.next {
 		add(t)
 	}
-	if len(to) == n && c.inner == nil && c.place != nil && c.place.above != nil && c.phase != closed {
+	if len(to) == n && c.innerLocked() == nil && c.place != nil && c.place.above != nil && c.phase != closed {
 		l := lab.Left{Path: path, State: "body", Age: now.Sub(c.place.began), Function: writtenIn(c.body)}
 		if c.cleaningUp != "" {
 			l.State = "cleanup " + c.cleaningUp
 		}
 		to = append(to, l)
 	}
-	for in := c.inner; in != nil; in = in.place.next {
+	for in := c.innerLocked(); in != nil; in = in.place.next {
 		inner = append(inner, in)
 	}
 	c.node.Mu.Unlock()

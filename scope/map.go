@@ -291,7 +291,7 @@ func (m *mapping) help(h *hold) {
 		}
 		c.node.Mu.Lock()
 		if c.helpers--; c.helpers == 0 {
-			c.node.Idle.Broadcast()
+			c.node.Idle.Wake()
 		}
 		c.node.Mu.Unlock()
 	}()

@@ -87,7 +87,7 @@ func (t *task) panicked(v any) {
 	if t.helped {
 		c.helpers++ // until the goroutine has ended
 	}
-	c.node.Idle.Broadcast()
+	c.node.Idle.Wake()
 	c.node.Mu.Unlock()
 }
 
@@ -195,7 +195,7 @@ func (c *core) releaseParked() *PanicError {
 		close(c.unwound)
 	}
 	for c.parked > 0 {
-		c.node.Idle.Wait()
+		c.node.Idle.Wait(&c.node.Mu)
 	}
 	for _, pe := range c.panics {
 		// The one that ended the scope, where one did: two that race may have

@@ -68,20 +68,26 @@ func (s stacks) of(t *task) taskStack {
 // only wait for tasks that stand among them, too.
 func told(found []overdueTask) []*overdueTask {
 	stacks := recentStacks()
-	among := make(map[uintptr]bool, len(found))
-	for i := range found {
-		if t := found[i].task; t != nil {
-			among[uintptr(unsafe.Pointer(t))] = true
+	var among map[uintptr]bool // made once one is asked for
+	isAmong := func(addr uintptr) bool {
+		if among == nil {
+			among = make(map[uintptr]bool, len(found))
+			for i := range found {
+				if t := found[i].task; t != nil {
+					among[uintptr(unsafe.Pointer(t))] = true
+				}
+			}
 		}
+		return among[addr]
 	}
-	var all []*overdueTask
+	all := make([]*overdueTask, 0, len(found))
 	for i := range found {
 		g := &found[i]
 		if g.task != nil {
 			on := stacks.of(g.task)
-			g.Stack = on.text
-			runsOther := on.innermost != uintptr(unsafe.Pointer(g.task)) && among[on.innermost]
-			if runsOther || waitsForTasks(g.Stack) {
+			g.stack = on.text
+			runsOther := on.innermost != uintptr(unsafe.Pointer(g.task)) && on.innermost != 0 && isAmong(on.innermost)
+			if runsOther || waitsForTasks(g.stack) {
 				continue
 			}
 		}
@@ -92,14 +98,15 @@ func told(found []overdueTask) []*overdueTask {
 
 // allStacks profiles all goroutines and keeps those of tasks.
 func allStacks() map[uintptr]taskStack {
-	buf := make([]byte, 1<<20)
+	// Large enough for most, since each try costs as much as all of it.
+	buf := make([]byte, min(max(runtime.NumGoroutine()<<10, 1<<20), stacksMax))
 	for {
 		n := runtime.Stack(buf, true)
 		if n < len(buf) || len(buf) >= stacksMax {
 			buf = buf[:n]
 			break
 		}
-		buf = make([]byte, 2*len(buf))
+		buf = make([]byte, min(2*len(buf), stacksMax))
 	}
 	found := map[uintptr]taskStack{}
 	for rest := string(buf); rest != ""; {

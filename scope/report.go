@@ -13,11 +13,24 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// An overdueTask is a straggler on its way into a report.
+// An overdueTask is a straggler on its way into a report. When very many tasks are
+// cancelled at once, many are on it, and few of them are put into words: see logSome.
 type overdueTask struct {
-	core *core
-	task *task // nil: the body
-	Straggler
+	core    *core
+	task    *task // nil: the body
+	overdue time.Duration
+	stack   string
+}
+
+// words puts g into words.
+func (g *overdueTask) words() Straggler {
+	s := Straggler{Scope: g.core.node.Path(), Overdue: g.overdue, Stack: g.stack}
+	if g.task == nil {
+		s.Function = writtenIn(g.core.body)
+	} else {
+		s.Task, s.Function = g.task.title(), where(g.task.work.origin())
+	}
+	return s
 }
 
 // deliver reports stragglers, and does what their scopes want done about them.
@@ -28,16 +41,18 @@ func deliver(found []overdueTask) {
 	for _, g := range told(found) {
 		g.core.countStraggler()
 		if tr := g.core.trace(); tr != nil && tr.Straggler != nil {
-			tr.Straggler(g.Straggler)
-		} else {
-			logStraggler(g.Straggler)
+			tr.Straggler(g.words())
+		} else if mayLog() {
+			s := g.words()
+			logNow(slog.LevelWarn, "scope: straggler", "scope", s.Scope, "task", s.Task, "function", s.Function,
+				"overdue", s.Overdue, "stack", s.Stack)
 		}
 	}
 	for i := range found {
 		g := &found[i]
 		switch g.core.thenWhat() {
 		case Crash:
-			panic(fmt.Sprintf("scope: %v\n\n%s", g.Straggler, g.Stack))
+			panic(fmt.Sprintf("scope: %v\n\n%s", g.words(), g.stack))
 		case Abandon:
 			if g.task != nil {
 				g.core.abandon(g.task)
@@ -57,16 +72,22 @@ var (
 	unlogged atomic.Int64
 )
 
-func logStraggler(g Straggler) {
-	logSome(slog.LevelWarn, "scope: straggler", "scope", g.Scope, "task", g.Task, "function", g.Function,
-		"overdue", g.Overdue, "stack", g.Stack)
+func logSome(level slog.Level, message string, args ...any) {
+	if mayLog() {
+		logNow(level, message, args...)
+	}
 }
 
-func logSome(level slog.Level, message string, args ...any) {
-	if !ofBubble(time.Now()) && !logged.Allow() {
-		unlogged.Add(1)
-		return
+// mayLog reports whether the next report is to be logged, and counts it if not.
+func mayLog() bool {
+	if ofBubble(time.Now()) || logged.Allow() {
+		return true
 	}
+	unlogged.Add(1)
+	return false
+}
+
+func logNow(level slog.Level, message string, args ...any) {
 	if n := unlogged.Swap(0); n > 0 {
 		args = append(args, "unlogged", n)
 	}

@@ -38,7 +38,8 @@ type Root struct {
 	draining bool
 	failure  error // of the first Serve that failed
 	cut      []*TaskError
-	report   error // of Drain
+	drainBy  time.Time // when its cleanups have to be over
+	report   error     // of Drain
 }
 
 // NewRoot returns an open Root. A process needs one, made where it starts; the
@@ -56,7 +57,6 @@ func NewRoot(name string) *Root {
 	c := &r.core
 	c.handle, c.unusual = Scope{c, &plain}, &nothingUnusual
 	c.env, c.place = &r.env, &treePlace{began: time.Now()}
-	c.cleanupTime = defaultCleanupTime
 	c.node.Name, c.node.Owner = name, c
 	c.node.Start(context.WithValue(context.Background(), envKey{}, &r.env), time.Time{}, false)
 	c.node.Done() // a Root may be asked for it in a synctest bubble that it outlives
@@ -86,8 +86,7 @@ func (r *Root) Go(ctx context.Context, name string, limit budget.Limit, f func(c
 	}
 	ctx = context.WithValue(ctx, envKey{}, r.envFor(ctx))
 	return r.start(&task{name: name, work: plainWork(f), mode: background}, func(n *ctxnode.Node) error {
-		_, err := ctxnode.Hooks.Enter(n, ctxnode.Rebase(ctx, &r.core.node.View), &limit, time.Now())
-		return err
+		return ctxnode.Hooks.Enter(n, ctxnode.Rebase(ctx, &r.core.node.View), &limit, time.Now())
 	})
 }
 
@@ -142,7 +141,8 @@ func (r *Root) start(t *task, enter func(*ctxnode.Node) error) error {
 	c.startedLocked(t)
 	c.node.Mu.Unlock()
 
-	node := &ctxnode.Node{Name: t.name, Owner: t, Under: &c.node}
+	node := &ctxnode.Node{View: ctxnode.View{Owner: t}, Name: t.name}
+	node.PutUnder(&c.node)
 	if err := enter(node); err != nil {
 		c.node.Mu.Lock()
 		c.started--
@@ -260,7 +260,7 @@ func (r *Root) Drain(ctx context.Context) error {
 	runs := whoRuns(c)
 	c.node.Mu.Lock()
 	c.phase = cleaning
-	c.cleanupTime = max(time.Until(deadline), time.Millisecond)
+	r.drainBy = deadline
 	c.node.Mu.Unlock()
 	report := &DrainError{Root: c.node.Name, Left: runs}
 	c.clean()
@@ -318,7 +318,7 @@ func (c *core) idleBy(ctx context.Context, at time.Time) bool {
 		c.node.Mu.Lock()
 		defer c.node.Mu.Unlock()
 		over = true
-		c.node.Idle.Broadcast()
+		c.node.Idle.Wake()
 	}
 	var once sync.Once
 	timer := time.AfterFunc(time.Until(at), func() { once.Do(giveUp) })
@@ -326,10 +326,10 @@ func (c *core) idleBy(ctx context.Context, at time.Time) bool {
 	defer context.AfterFunc(ctx, func() { once.Do(giveUp) })()
 	c.node.Mu.Lock()
 	defer c.node.Mu.Unlock()
-	for (c.liveLocked() > 0 || c.inner != nil) && !over {
-		c.node.Idle.Wait()
+	for (c.liveLocked() > 0 || c.innerLocked() != nil) && !over {
+		c.node.Idle.Wait(&c.node.Mu)
 	}
-	return c.liveLocked() == 0 && c.inner == nil
+	return c.liveLocked() == 0 && c.innerLocked() == nil
 }
 
 // A DrainError says what did not come to its end.

@@ -64,8 +64,7 @@ func run(ctx context.Context, name string, limit budget.Limit, origin uintptr, b
 	}
 	c.body, c.unusual = origin, &nothingUnusual
 	c.handle = Scope{c, &plain}
-	c.node.Name = name
-	c.node.Owner = c
+	c.node.Name, c.node.Owner, c.node.Quiet = name, c, true
 	if hooks {
 		if c.env = envAbove(ctx); c.env == nil && trace.IsEnabled() {
 			c.env = &nobody
@@ -76,12 +75,8 @@ func run(ctx context.Context, name string, limit budget.Limit, origin uintptr, b
 			defer end()
 		}
 	}
-	kept, err := ctxnode.Hooks.Enter(&c.node, ctx, resolved, time.Time{})
-	if err != nil {
+	if err := ctxnode.Hooks.Enter(&c.node, ctx, resolved, time.Time{}); err != nil {
 		return refused(ctx, name, err)
-	}
-	if c.cleanupTime = kept; kept == 0 {
-		c.cleanupTime = defaultCleanupTime
 	}
 	if above := c.node.Above(); above != nil {
 		c.inheritSlots(above)
@@ -189,7 +184,7 @@ func (c *core) endsCut(err error) *Error {
 // task of which ctx is the very context knows it.
 func envAbove(ctx context.Context) *env {
 	if v, ok := ctx.(*ctxnode.View); ok {
-		switch o := v.Of().(type) {
+		switch o := v.Owner.(type) {
 		case *core:
 			return o.env
 		case *task:
@@ -210,7 +205,7 @@ var nobody env
 func (c *core) inheritSlots(above *ctxnode.View) {
 	for v := above; v != nil; v = v.Node().Above() {
 		var up *core
-		switch o := v.Of().(type) {
+		switch o := v.Owner.(type) {
 		case *cleanupRun:
 			return
 		case *task:
@@ -221,7 +216,9 @@ func (c *core) inheritSlots(above *ctxnode.View) {
 			continue
 		}
 		if s := up.slots.Load(); s != nil {
-			c.slots.Store(s)
+			c.node.Mu.Lock()
+			c.putSlotsLocked(s)
+			c.node.Mu.Unlock()
 		}
 		return
 	}

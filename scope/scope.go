@@ -78,34 +78,34 @@ func (s *Scope) with() *Scope {
 // A core is a scope's one piece of state. Its size is part of what a scope costs: what
 // few scopes have stands in unusual.
 type core struct {
-	node        ctxnode.Node
-	handle      Scope // what the body gets
-	cleanupTime time.Duration
-	body        uintptr               // where the caller's function begins, for reports; 0: the body is ours
-	env         *env                  // who looks on; nil for nobody
-	slots       atomic.Pointer[slots] // of the tree it stands in; nil for none
+	node ctxnode.Node
 
-	// Everything below is protected by node.Mu, so that a failure is recorded
-	// and the context ended in one step.
+	// All but what stands at the end is protected by node.Mu, so that a failure is
+	// recorded and the context ended in one step. What starting a task writes shares
+	// the cache line of the lock.
 
 	phase     phase
 	late      bool // the verdict is nil although the context had ended
 	keepGoing bool
-	ownSlots  bool         // SetSlots was called
-	services  int32        // how many services are live
-	running   atomic.Int32 // how many other tasks are; also decremented without the lock, see endsAlone
-	listed    int32        // how many tasks stand in the list
-	tasks     *task        // the live ones, the youngest first, and among them some that endedAlone
-	helpers   int32        // goroutines that take items of a Map
-	taskWaits int32        // goroutines in Task.Wait
-	sequence  uint64       // number of the last task, begun or skipped
-	waited    uint64       // number up to which a Wait has returned
+	ownSlots  bool   // SetSlots was called
+	services  int32  // how many services are live
+	listed    int32  // how many tasks stand in the list
+	helpers   int32  // goroutines that take items of a Map
+	tasks     *task  // the live ones, the youngest first, and among them some that endedAlone
+	sequence  uint64 // number of the last task, begun or skipped
+	waited    uint64 // number up to which a Wait has returned
 	started   int
 	waiters   *waiter // goroutines in Scope.Wait
-	*unusual          // nothing is written here without ownLocked
 
-	inner *core      // opened by the body, in the live tree of a Root
-	place *treePlace // in that tree; nil: in none
+	running   atomic.Int32 // how many other tasks are live; also decremented without the lock, see endsAlone
+	taskWaits int32        // goroutines in Task.Wait
+	*unusual               // nothing is written here without ownLocked
+
+	handle Scope                 // what the body gets
+	body   uintptr               // where the caller's function begins, for reports; 0: the body is ours
+	env    *env                  // who looks on; nil for nobody
+	place  *treePlace            // in the live tree of a Root; nil: in none
+	slots  atomic.Pointer[slots] // of the tree it stands in; nil for none
 }
 
 // A limited is a core whose scope has a limit of its own. Most inner ones inherit.
@@ -153,6 +153,7 @@ type stragglerWatch struct {
 	watch        *ctxnode.Alarm // of the look at who still runs; nil: not armed
 	watchBegan   time.Time      // when the context ended
 	watchPaused  time.Duration  // what was paused until then
+	watchSaw     int            // how many goroutines there were at the last look, see leavingLocked
 	overrun      time.Duration  // the longest of a task
 	stragglers   int
 	orphans      int
@@ -167,6 +168,17 @@ type treePlace struct {
 
 	prev, next *core
 	gone       bool
+
+	inner *core // opened by the body of the scope whose place this is; under its own node.Mu
+}
+
+// innerLocked returns the first of the scopes that the body of c has opened, where
+// there is a live tree.
+func (c *core) innerLocked() *core {
+	if c.place == nil {
+		return nil
+	}
+	return c.place.inner
 }
 
 type phase uint8

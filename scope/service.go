@@ -47,7 +47,7 @@ func (t *task) enterService(s *Scope) {
 		parent = &t.core.node.View
 	}
 	deadline, _ := t.core.node.Deadline()
-	t.node = &ctxnode.Node{Name: t.name, Owner: t}
+	t.node = &ctxnode.Node{View: ctxnode.View{Owner: t}, Name: t.name}
 	t.node.StartBeside(parent, deadline)
 }
 

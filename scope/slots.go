@@ -37,7 +37,14 @@ func (s *Scope) SetSlots(n int) {
 		panic(fmt.Sprintf("scope: SetSlots(%d): scope %q has started tasks already", n, c.node.Path()))
 	}
 	c.ownSlots = true
-	c.slots.Store(newSlots(n, c.slots.Load()))
+	c.putSlotsLocked(newSlots(n, c.slots.Load()))
+}
+
+// putSlotsLocked makes c's tasks need a slot of sl. The end of c is then told in any
+// case: its tasks give up what they hold.
+func (c *core) putSlotsLocked(sl *slots) {
+	c.node.Quiet = false
+	c.slots.Store(sl)
 }
 
 // slots is how many tasks may run at once in a tree of scopes. Where an inner

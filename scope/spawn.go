@@ -130,7 +130,7 @@ func (c *core) startedLocked(t *task) {
 	} else {
 		c.services++
 		if c.phase != open {
-			c.node.Idle.Broadcast() // who joins tells it to end
+			c.node.Idle.Wake() // who joins tells it to end
 		}
 	}
 	c.linkLocked(t)
@@ -189,13 +189,14 @@ func (t *task) enter(s *Scope) error {
 	if t.mode&service != 0 || !s.limited && (s.in == nil || s.in.Done() == c.node.Done()) {
 		return nil
 	}
-	node := &ctxnode.Node{Name: t.name, Owner: t, Under: &c.node}
+	node := &ctxnode.Node{View: ctxnode.View{Owner: t}, Name: t.name}
+	node.PutUnder(&c.node)
 	parent := s.in
 	if parent == nil {
 		parent = &c.node.View
 	}
 	limit := s.limit // Inherited unless the handle has one
-	if _, err := ctxnode.Hooks.Enter(node, parent, &limit, time.Time{}); err != nil {
+	if err := ctxnode.Hooks.Enter(node, parent, &limit, time.Time{}); err != nil {
 		return err
 	}
 	c.node.Mu.Lock()

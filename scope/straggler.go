@@ -2,6 +2,7 @@ package scope
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"time"
 
@@ -61,6 +62,7 @@ func (s *Scope) SetStragglers(grace time.Duration, then Then) {
 	defer c.node.Mu.Unlock()
 	own := c.ownLocked()
 	own.ownGrace, own.grace, own.then = true, grace, then
+	c.node.Quiet = false
 }
 
 // Ended is called when the scope's context has ended. It reports whether c looks
@@ -140,11 +142,21 @@ func (c *core) overdue(t *task, began time.Time, paused time.Duration) {
 		c.node.Mu.Unlock()
 		return
 	}
+	if t == nil && c.leavingLocked(now.Sub(began)) && !ofBubble(now) {
+		c.watchLocked(now, 10*time.Millisecond)
+		c.node.Mu.Unlock()
+		return
+	}
 	c.node.Mu.Unlock()
 
 	var found []overdueTask
 	if t != nil {
-		found = t.appendOverdue(found, false)
+		c.node.Mu.Lock()
+		late := t.lateLocked(false)
+		c.node.Mu.Unlock()
+		if late {
+			found = append(found, overdueTask{core: c, task: t, overdue: sinceEnd(now, t.ending())})
+		}
 		if t.node != nil {
 			found = appendBelow(found, t.node, false)
 		}
@@ -154,13 +166,30 @@ func (c *core) overdue(t *task, began time.Time, paused time.Duration) {
 	deliver(found)
 }
 
+const (
+	crowd     = 10_000      // so many goroutines take the processors longer than a grace to let go
+	crowdWait = time.Second // the longest that a report waits for that
+)
+
+// leavingLocked reports whether very many goroutines are on their way out, a time after
+// the context of c ended. They are late since they wait for a processor, and to report
+// one of them would stop the world for a profile of all, for seconds.
+func (c *core) leavingLocked(after time.Duration) bool {
+	n, saw := runtime.NumGoroutine(), c.watchSaw
+	if n < crowd || after > c.grace+crowdWait {
+		return false
+	}
+	c.ownLocked().watchSaw = n
+	return saw == 0 || n < saw
+}
+
 // whoRuns returns all tasks that run in c and below it, but for those that only
 // wait for others.
 func whoRuns(c *core) []Straggler {
 	found := c.appendOverdue(nil, true)
 	c.node.Mu.Lock()
 	var hung []*core // in the tree, with a context that net/http or others made
-	for in := c.inner; in != nil; in = in.place.next {
+	for in := c.innerLocked(); in != nil; in = in.place.next {
 		hung = append(hung, in)
 	}
 	c.node.Mu.Unlock()
@@ -174,7 +203,7 @@ func whoRuns(c *core) []Straggler {
 	}
 	var all []Straggler
 	for _, g := range told(found) {
-		all = append(all, g.Straggler)
+		all = append(all, g.words())
 	}
 	return all
 }
@@ -183,11 +212,14 @@ func whoRuns(c *core) []Straggler {
 // again, also those reported already and those of scopes that look after their
 // own.
 func (c *core) appendOverdue(to []overdueTask, again bool) []overdueTask {
+	now := time.Now()
 	c.node.Mu.Lock()
-	live := c.everyLocked(func(t *task) bool { return again || t.mode&service == 0 })
+	live := c.everyLocked(func(t *task) bool { return (again || t.mode&service == 0) && t.lateLocked(again) })
 	if again {
 		for t := c.left; t != nil; t = t.next {
-			live = append(live, t)
+			if t.lateLocked(again) {
+				live = append(live, t)
+			}
 		}
 	}
 	// A body that waits for its tasks is not what keeps the scope.
@@ -197,13 +229,12 @@ func (c *core) appendOverdue(to []overdueTask, again bool) []overdueTask {
 		c.ownLocked().bodyReported = true
 	}
 	c.node.Mu.Unlock()
+	to = slices.Grow(to, len(live))
 	for _, t := range live {
-		to = t.appendOverdue(to, again)
+		to = append(to, overdueTask{core: c, task: t, overdue: sinceEnd(now, t.ending())})
 	}
 	if body && !c.bodyInside() {
-		to = append(to, overdueTask{core: c, Straggler: Straggler{
-			Scope: c.node.Path(), Function: writtenIn(c.body), Overdue: sinceEnd(e),
-		}})
+		to = append(to, overdueTask{core: c, overdue: sinceEnd(now, e)})
 	}
 	return appendBelow(to, &c.node, again)
 }
@@ -237,27 +268,19 @@ func appendBelow(to []overdueTask, n *ctxnode.Node, again bool) []overdueTask {
 	return to
 }
 
-// appendOverdue adds t, unless it has ended or been reported.
-func (t *task) appendOverdue(to []overdueTask, again bool) []overdueTask {
-	c := t.core
-	c.node.Mu.Lock()
-	e := t.ending()
-	late := e != nil && (again && (!t.overLocked() || t.abandoned) || !t.overLocked() && !t.reported)
+// lateLocked reports whether t is a straggler, and notes that it has been reported:
+// but with again it is one once only.
+func (t *task) lateLocked(again bool) bool {
+	late := t.ending() != nil && (again && (!t.overLocked() || t.abandoned) || !t.overLocked() && !t.reported)
 	t.reported = t.reported || late
-	c.node.Mu.Unlock()
-	if !late {
-		return to
-	}
-	return append(to, overdueTask{core: c, task: t, Straggler: Straggler{
-		Scope: c.node.Path(), Task: t.title(), Function: where(t.work.origin()), Overdue: sinceEnd(e),
-	}})
+	return late
 }
 
-func sinceEnd(e *ctxnode.Ending) time.Duration {
+func sinceEnd(now time.Time, e *ctxnode.Ending) time.Duration {
 	if e.At.IsZero() {
 		return 0
 	}
-	return time.Since(e.At)
+	return max(now.Sub(e.At), 0) // it may have ended since
 }
 
 // noteOverrun keeps the longest time that a task went on after its context's end.

@@ -40,7 +40,7 @@ func (p *treePlace) listLocked() **core {
 	if p.home != nil {
 		return &p.home.more.inner
 	}
-	return &p.above.inner
+	return &p.above.place.inner
 }
 
 // leaveTree takes c from the tree once it is closed and has no orphans.
@@ -70,7 +70,7 @@ func (c *core) leaveTree() {
 		p.next.place.prev = p.prev
 	}
 	p.prev, p.next = nil, nil
-	p.above.node.Idle.Broadcast() // a Root that drains waits for what hangs in it
+	p.above.node.Idle.Wake() // a Root that drains waits for what hangs in it
 }
 
 // A scopeLine is what the tree tells of one scope.
@@ -183,7 +183,7 @@ func (c *core) line() (l *scopeLine, orphans []taskLine) {
 	l.Left, l.Overdue, ended = endOf(&c.node, now)
 	l.Limit = limitOf(&c.node)
 	l.Live, l.Started, l.Skipped, l.Orphans = c.liveLocked(), c.started, c.skipped, c.orphans
-	for in := c.inner; in != nil; in = in.place.next {
+	for in := c.innerLocked(); in != nil; in = in.place.next {
 		l.children = append(l.children, in)
 	}
 	for t := c.left; t != nil; t = t.next {

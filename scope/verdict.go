@@ -9,11 +9,12 @@ import (
 
 // An outcome collects what came back from the tasks and the body of a scope.
 type outcome struct {
-	trigger  *TaskError   // the failure that ended the context; nil when something else did
-	failures []*TaskError // real errors up to and including the trigger, and the body's
-	late     []*TaskError // real errors after it
-	induced  []*TaskError // errors of tasks, or the body, that the end cut short
-	wrapping error        // the body's error, when it wraps a failure already recorded
+	trigger  *TaskError    // the failure that ended the context; nil when something else did
+	failures []*TaskError  // real errors up to and including the trigger, and the body's
+	one      [1]*TaskError // where failures begin: mostly there is one
+	late     []*TaskError  // real errors after it
+	induced  []*TaskError  // errors of tasks, or the body, that the end cut short
+	wrapping error         // the body's error, when it wraps a failure already recorded
 	cleanup  []*TaskError
 }
 
@@ -55,6 +56,9 @@ func (c *core) recordLocked(te *TaskError, cut bool) (first bool) {
 		if te.Task == "" {
 			o.failures = append([]*TaskError{te}, o.failures...)
 		} else {
+			if o.failures == nil {
+				o.failures = o.one[:0]
+			}
 			o.failures = append(o.failures, te)
 		}
 		return c.node.EndLocked(ending(budget.Cause{
@@ -203,17 +207,26 @@ func (c *core) verdictLocked() *Error {
 	if len(o.failures)+len(o.late)+len(o.induced)+len(echoes)+c.cut == 0 {
 		return nil
 	}
-	e := &Error{Scope: c.node.Path(), core: c, wrapping: o.wrapping, skipped: c.cut}
+	v := &struct { // one piece of memory
+		Error
+		cause budget.Cause
+		one   [1]error
+	}{}
+	v.Error = Error{Scope: c.node.Path(), core: c, wrapping: o.wrapping, skipped: c.cut}
+	e := &v.Error
 	trigger := o.trigger
 	if trigger == nil && len(o.failures) > 0 && c.node.Ending() == nil {
 		trigger = o.failures[0] // of a scope that keeps going
 	}
 	if trigger != nil {
-		e.Cause = &budget.Cause{Kind: budget.Failed, Scope: e.Scope, Task: trigger.Task, Err: trigger.Err, Limit: trigger.limit}
+		v.cause = budget.Cause{Kind: budget.Failed, Scope: e.Scope, Task: trigger.Task, Err: trigger.Err, Limit: trigger.limit}
+		e.Cause = &v.cause
 	} else {
 		e.Cause = c.causeOfEnd()
 	}
-	e.Failures = asErrors(nil, o.failures)
+	if len(o.failures) > 0 {
+		e.Failures = asErrors(v.one[:0], o.failures)
+	}
 	if e.Late = echoes; len(o.late)+len(o.induced) > 0 {
 		e.Late = append(asErrors(asErrors(nil, o.late), o.induced), echoes...)
 	}

@@ -38,7 +38,7 @@ func (s *Scope) Wait() error {
 		c.waiters = w
 		back := c.lendLocked()
 		for c.busyLocked() {
-			c.node.Idle.Wait()
+			c.node.Idle.Wait(&c.node.Mu)
 			if w.suspect {
 				w.suspect = false
 				c.node.Mu.Unlock()
@@ -96,7 +96,7 @@ func (c *core) suspectLocked() {
 	for w := c.waiters; w != nil; w = w.next {
 		w.suspect = true
 	}
-	c.node.Idle.Broadcast()
+	c.node.Idle.Wake()
 }
 
 func (c *core) dropLocked(w *waiter) {
@@ -158,7 +158,7 @@ func (u *task) inside(c *core, t *task) bool {
 // taskOf returns the innermost task in which v was handed out, nil when none.
 func taskOf(v *ctxnode.View) *task {
 	for v != nil {
-		if t, ok := v.Of().(*task); ok {
+		if t, ok := v.Owner.(*task); ok {
 			return t
 		}
 		v = v.Node().Above()
@@ -262,7 +262,7 @@ func (c *core) joinLocked() {
 	}
 	for c.liveLocked() > 0 || c.helpers > 0 {
 		if c.busyLocked() || !c.endServicesLocked() {
-			c.node.Idle.Wait()
+			c.node.Idle.Wait(&c.node.Mu)
 		}
 	}
 	c.phase = cleaning // before back, which lets go of the lock
@@ -300,11 +300,11 @@ func (c *core) joinWithin() bool {
 					return
 				}
 				expired = true
-				c.node.Idle.Broadcast()
+				c.node.Idle.Wake()
 			})
 			defer timer.Stop()
 		}
-		c.node.Idle.Wait()
+		c.node.Idle.Wait(&c.node.Mu)
 	}
 	if c.liveLocked() > 0 || c.helpers > 0 {
 		return false

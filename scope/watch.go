@@ -90,7 +90,7 @@ func withTraceTask(ctx context.Context, name string) (context.Context, func()) {
 // both are nil when there is none.
 func opener(v *ctxnode.View) (*task, *core) {
 	for ; v != nil; v = v.Node().Above() {
-		switch o := v.Of().(type) {
+		switch o := v.Owner.(type) {
 		case *task:
 			return o, nil
 		case *core:

@@ -207,8 +207,7 @@ func (h *handler) start(g *guard, limit budget.Limit) error {
 	if s := h.config.Stream; s != nil {
 		return s.start(g, limit)
 	}
-	_, err := ctxnode.Hooks.Enter(&g.node, &g.client, &g.limit, g.began)
-	return err
+	return ctxnode.Hooks.Enter(&g.node, &g.client, &g.limit, g.began)
 }
 
 // context returns the context that h sees.

@@ -50,7 +50,7 @@ func (s *Stream) start(g *guard, limit budget.Limit) error {
 	first.cause = func() error { return ctxnode.Hooks.Expired(ctxnode.Find(ctx).Node()) }
 	cancel()
 	g.limit = budget.Within(s.Lifetime).Named("stream lifetime")
-	if _, err := ctxnode.Hooks.Enter(&g.node, &g.client, &g.limit, g.began); err != nil {
+	if err := ctxnode.Hooks.Enter(&g.node, &g.client, &g.limit, g.began); err != nil {
 		return err
 	}
 	first.Context = &g.node.View

@@ -12,7 +12,6 @@ import (
 // arm starts the timer of the node's own deadline. now is what the clock says, zero
 // when nobody has just looked.
 func (n *Node) arm(now time.Time) {
-	n.armed = true
 	n.Mu.Lock()
 	defer n.Mu.Unlock()
 	if n.ending.Load() != nil {
@@ -29,7 +28,7 @@ type ringing Node
 func (r *ringing) Ring() {
 	n := (*Node)(r)
 	n.expire()
-	if n.Owner == nil && n.Under == nil {
+	if n.Owner == nil && n.how&under == 0 {
 		// A budget's context that expired needs no cancel to be forgotten, as
 		// with std. A scope's or a task's is found below its parent while it runs.
 		n.Stop()
@@ -55,14 +54,13 @@ func (n *Node) Disarm() {
 
 // Rearm undoes Disarm.
 func (n *Node) Rearm() {
-	if n.armed {
+	if n.how&armed != 0 {
 		n.arm(time.Time{})
 	}
 }
 
 // follow ends n when parent, which is not a node, ends.
 func (n *Node) follow(parent context.Context) {
-	n.follows = true
 	n.Mu.Lock()
 	n.callbacks++
 	n.Mu.Unlock()
@@ -110,7 +108,7 @@ func (b *bridge) down() bool {
 // a node that serves one short request and asks for nothing. Until somebody needs to
 // be told, Err looks at the parent itself.
 func (n *Node) listen() {
-	if n.deaf.Load() && n.ending.Load() == nil && n.deaf.CompareAndSwap(true, false) {
+	if n.flag.Load() == deaf && n.flag.CompareAndSwap(deaf, 0) {
 		n.follow(n.parent)
 	}
 }
@@ -126,7 +124,7 @@ func (n *Node) look() {
 func (n *Node) called() {
 	n.Mu.Lock()
 	n.callbacks--
-	n.Idle.Broadcast()
+	n.Idle.Wake()
 	n.Mu.Unlock()
 }
 
@@ -147,15 +145,15 @@ func (n *Node) ExpireIfDue() {
 		return
 	}
 	for a := n; a != nil; a = a.up {
-		if a.armed && !a.deadline.After(n.deadline) {
+		if a.how&armed != 0 && !a.deadline.After(n.deadline) {
 			a.expire()
 			return
 		}
 	}
 	// The deadline is that of a parent which is no node: it ended, or is about
 	// to. Where it has it from a node of ours, that one tells.
-	for v := n.above; v != nil && !v.node.detached; v = v.node.above {
-		if v.node.armed && v.node.deadline.Equal(n.deadline) {
+	for v := n.above; v != nil && v.node.how&detached == 0; v = v.node.above {
+		if v.node.how&armed != 0 && v.node.deadline.Equal(n.deadline) {
 			v.node.expire()
 			break
 		}
@@ -186,7 +184,7 @@ func (n *Node) CatchUp() {
 // node right below it.
 func (n *Node) nearestEnd() (below *Node, e *Ending) {
 	for a := n; ; a = a.up {
-		if a.follows {
+		if a.how&follows != 0 {
 			if err := a.parent.Err(); err != nil {
 				return a, &Ending{Cause: Hooks.Foreign(a, a.parent), Err: err, At: time.Now()}
 			}

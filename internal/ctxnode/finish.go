@@ -34,7 +34,7 @@ func (n *Node) endBelow(watched bool) {
 	for _, c := range children {
 		c.end(n.ended(), watched) // a child that outlives n learns about n, not about itself
 	}
-	if n.detached && n.above != nil {
+	if n.how&detached != 0 && n.above != nil {
 		n.above.resumeAll()
 	}
 }
@@ -44,7 +44,7 @@ func (n *Node) endBelow(watched bool) {
 // must call Finish with the answer after unlocking.
 func (n *Node) FinishLocked(e *Ending) Rest {
 	var r Rest
-	if n.EndLocked(e) && (n.children != nil || n.detached) {
+	if n.EndLocked(e) && (n.children != nil || n.how&detached != 0) {
 		r = restTell
 	} else if n.std.Load() != nil {
 		r = restStd
@@ -80,7 +80,9 @@ func (n *Node) part(r Rest) {
 	case r&restTell != 0:
 		n.release(nil, false)
 	case r&restStd != 0:
-		n.std.Load().end() // also when whoever ended n has not got there yet: it does no harm twice
+		if sh := n.std.Load(); !sh.closed() {
+			sh.end() // whoever ended n has not got there yet: it does no harm twice
+		}
 	}
 	n.leave()
 	if r&restWait != 0 {
@@ -109,7 +111,7 @@ func (n *Node) Leave(e *Ending) {
 func (n *Node) quiesce() {
 	n.Mu.Lock()
 	for n.callbacks > 0 {
-		n.Idle.Wait()
+		n.Idle.Wait(&n.Mu)
 	}
 	n.Mu.Unlock()
 }
@@ -118,9 +120,7 @@ func (n *Node) quiesce() {
 func (n *Node) leave() {
 	if up := n.up; up != nil {
 		up.Mu.Lock()
-		if n.linked {
-			up.removeLocked(n)
-		}
+		up.removeLocked(n)
 		up.Mu.Unlock()
 	}
 }

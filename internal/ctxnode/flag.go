@@ -12,7 +12,7 @@ const Flagged = 1 << 31
 // Flag returns a word that is 0 while n is alive and Flagged from the instant of
 // its end: whoever ended n finds it set, and nobody has to be told or taken from a
 // list. As with Ending, Err may answer nil for a moment more.
-func (n *Node) Flag() *atomic.Int64 {
+func (n *Node) Flag() *atomic.Uint32 {
 	n.listen()
 	return &n.flag
 }

@@ -21,7 +21,7 @@ func TestTheFlagIsSetOnceTheCancelReturned(t *testing.T) {
 			for range 200 {
 				outer, cancel, _ := budget.Enter(context.Background(), budget.Within(time.Hour))
 				inner, stop, _ := budget.Enter(outer, budget.Within(time.Minute))
-				flags := []*atomic.Int64{ctxnode.EndOf(outer).Flag(), ctxnode.EndOf(inner).Flag()}
+				flags := []*atomic.Uint32{ctxnode.EndOf(outer).Flag(), ctxnode.EndOf(inner).Flag()}
 				for _, f := range flags {
 					if f.Load() != 0 {
 						t.Error("set while alive")
@@ -45,7 +45,7 @@ func TestTheFlagOfARefusedContextIsSet(t *testing.T) {
 	ctx, cancel, err := budget.Enter(context.Background(), budget.Within(0))
 	defer cancel()
 	assert.Error(t, err)
-	assert.Equal(t, int64(ctxnode.Flagged), ctxnode.EndOf(ctx).Flag().Load())
+	assert.Equal(t, uint32(ctxnode.Flagged), ctxnode.EndOf(ctx).Flag().Load())
 }
 
 func TestEndOfIsTheNodeWhoseEndItIs(t *testing.T) {

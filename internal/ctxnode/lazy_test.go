@@ -102,7 +102,7 @@ func TestALazyNodeEndsAtItsParentsDeadline(t *testing.T) {
 		defer cancel()
 		deadline, _ := parent.Deadline()
 		ended := make(chan *ctxnode.Ending, 1)
-		n := &ctxnode.Node{Lazy: true, Owner: listener(ended)}
+		n := &ctxnode.Node{View: ctxnode.View{Owner: listener(ended)}, Lazy: true}
 		n.Start(parent, deadline, false)
 		e := <-ended
 		assert.Equal(t, context.DeadlineExceeded, e.Err)

@@ -56,10 +56,11 @@ func (e *Ending) carrier() context.Context {
 // import: budget stands a floor above. Package budget sets them once, in init.
 var Hooks struct {
 	// Enter resolves limit (a *budget.Limit) against parent, from now on, which is
-	// the present when it is zero, and
-	// starts n on the resulting work deadline. It returns the time that the limit
-	// keeps for cleanups. After an error n was not started.
-	Enter func(n *Node, parent context.Context, limit any, now time.Time) (cleanup time.Duration, err error)
+	// the present when it is zero, and starts n on the resulting work deadline.
+	// After an error n was not started.
+	Enter func(n *Node, parent context.Context, limit any, now time.Time) error
+	// CleanupTime returns what the limit of n keeps for cleanups, 0 for nothing.
+	CleanupTime func(n *Node) time.Duration
 	// Expired returns the cause of a node whose own deadline passed.
 	Expired func(n *Node) error
 	// Foreign returns the cause of a node whose parent, not a node, ended.
@@ -68,7 +69,7 @@ var Hooks struct {
 
 // A Watcher is an Owner that is told when its node has ended. watched says that
 // a Watcher above was told of the same end and looks after all that is below;
-// Ended reports whether this one does, or that one.
+// Ended reports whether this one does, or that one. A Quiet node's is then not told.
 type Watcher interface {
 	Ended(e *Ending, watched bool) bool
 }
@@ -77,36 +78,31 @@ type Watcher interface {
 // or one budget. Set the exported fields, then call Start; a Node must not be
 // copied or reused, because contexts and std children outlive the work.
 type Node struct {
-	View // the node's own context
+	View // the node's own context; its Owner is that of the node, such as a scope
 
 	Name  string // one element of the path; empty adds none
 	Limit any    // the *budget.Limit it was entered with, for causes; nil for none
-	Owner any    // the scope that owns the node; nil for none
-	Under *Node  // a node that ends this one beside its parent context; nil: none
 
-	deadline time.Time       // zero: none
 	parent   context.Context // where it was started, and where values come from
+	deadline time.Time       // zero: none
 	up       *Node           // the node whose end ends this one; nil: none
 	above    *View           // where the node was opened, for paths; nil at a root
 
 	ending atomic.Pointer[Ending] // nil while alive; set under Mu, see ended
-	flag   atomic.Int64           // Flagged once ending is set, see Flag
 	std    atomic.Pointer[shim]   // nil until asked; written under Mu
+	flag   atomic.Uint32          // Flagged once ending is set, see Flag; before, deaf or 0
 
-	Lazy     bool        // be told of the end of a parent that is no node only once somebody asks, see listen
-	armed    bool        // the node ends itself at the deadline
-	detached bool        // no parent's end or deadline reaches it
-	follows  bool        // it ends with its parent context, which is no node
-	linked   bool        // whether it stands in the list of up; under the Mu of up
-	deaf     atomic.Bool // of a Lazy node: nobody has asked yet
-
-	callbacks int32 // timer and bridge callbacks that may still run; under Mu
-
-	// Idle is signalled, with Mu as its lock, when a callback of the node has
-	// run, and by the owner for its own conditions.
-	Idle sync.Cond
+	Lazy bool // be told of the end of a parent that is no node only once somebody asks, see listen
+	how  how
 
 	// Under Mu.
+
+	Quiet     bool  // its Owner need not be told of an end that a Watcher above was told of
+	callbacks uint8 // timer and bridge callbacks that may still run: one of each, and a late one of an alarm before
+
+	// Idle is woken when a callback of the node has run, and by the owner for its
+	// own conditions.
+	Idle Cond
 
 	children   *Node      // first child
 	prev, next *Node      // siblings; under the Mu of up
@@ -120,6 +116,19 @@ type Node struct {
 	Mu sync.Mutex
 }
 
+// How a node hangs in the world. It is written before others know the node.
+type how uint8
+
+const (
+	armed    how = 1 << iota // it ends itself at the deadline
+	detached                 // no parent's end or deadline reaches it
+	follows                  // it ends with its parent context, which is no node
+	under                    // up was set by PutUnder
+)
+
+// deaf is the flag of a Lazy node while it does not listen to its parent.
+const deaf = 1
+
 // Start begins the life of n with the values of parent, a deadline (zero for
 // none) and, unless detached, the end of parent. When arm is set the node ends
 // itself at the deadline; otherwise the parent's own end at the same instant
@@ -132,24 +141,42 @@ func (n *Node) Start(parent context.Context, deadline time.Time, arm bool) {
 // read, on this goroutine, or zero when it did not.
 func (n *Node) StartAt(now time.Time, parent context.Context, deadline time.Time, arm bool) {
 	n.start(parent, deadline)
-	if n.Under != nil {
-		n.adoptBy(n.Under)
-	}
+	var up *Node // the node whose end is that of parent
 	if v, ok := direct(parent); ok {
-		n.endWith(v.node, parent)
+		up = v.node
 	} else if v := n.above; v != nil && parent.Done() != nil && v.Done() == parent.Done() {
 		// Attach directly only where the ancestor's end is the parent's end:
 		// WithoutCancel and std children keep our values, but not our end.
-		n.endWith(v.node, parent)
-	} else if n.Lazy && n.Under == nil {
-		n.follows = true
-		n.deaf.Store(true)
+		up = v.node
+	}
+	follow := false
+	switch {
+	case up != nil && n.how&under == 0:
+		n.up = up
+	case up != nil: // a node has one place in the tree
+		follow = n.up != up
+	case n.Lazy && n.how&under == 0:
+		n.how |= follows
+		n.flag.Store(deaf)
 		arm = !deadline.IsZero() // also when it is parent's, which may not be heard
-	} else if parent.Done() == nil {
+	case parent.Done() == nil:
 		// A parent that never ends does not bring about a deadline either.
 		_, bounded := parent.Deadline()
 		arm = arm || bounded
-	} else {
+	default:
+		follow = true
+	}
+	// From here on others find n, and read how it hangs.
+	if follow {
+		n.how |= follows
+	}
+	if arm {
+		n.how |= armed
+	}
+	if n.up != nil {
+		n.adopted()
+	}
+	if follow {
 		n.follow(parent)
 	}
 	if arm {
@@ -168,22 +195,26 @@ func (n *Node) StartBeside(parent context.Context, deadline time.Time) {
 // stand still while it lives (see Paused).
 func (n *Node) StartDetached(parent context.Context, deadline time.Time) {
 	n.start(parent, deadline)
-	n.detached = true
+	n.how |= detached | armed
 	if n.above != nil {
 		n.above.pauseAll()
 	}
 	n.arm(time.Time{})
 }
 
-// endWith ends n when the node up does, which is what parent looks onto.
-func (n *Node) endWith(up *Node, parent context.Context) {
-	switch n.Under {
-	case nil:
-		n.adoptBy(up)
-	case up:
-	default: // a node has one place in the tree: below Under
-		n.follow(parent)
+// PutUnder makes the end of up end n, beside that of its parent context. It is for a
+// node that has not been started.
+func (n *Node) PutUnder(up *Node) {
+	n.up = up
+	n.how |= under
+}
+
+// Under returns what PutUnder was called with, nil when it was not called.
+func (n *Node) Under() *Node {
+	if n.how&under == 0 {
+		return nil
 	}
+	return n.up
 }
 
 // StartEnded begins and ends the life of n at once, with the values of parent.
@@ -197,7 +228,6 @@ func (n *Node) start(parent context.Context, deadline time.Time) {
 		panic("curfew: nil context")
 	}
 	n.node = n
-	n.Idle.L = &n.Mu
 	n.parent = parent
 	n.deadline = deadline
 	n.above = Find(parent)
@@ -210,8 +240,19 @@ func (n *Node) End(e *Ending) bool { return n.end(e, false) }
 func (n *Node) end(e *Ending, watched bool) bool {
 	n.Mu.Lock()
 	first := n.EndLocked(e)
+	// Nothing that hangs below is added once it has ended. Where very many nodes end
+	// together nearly all are such leaves, and each is done with under one hold.
+	leaf := first && n.children == nil && n.how&detached == 0 && (n.Owner == nil || n.Quiet && watched)
+	if leaf {
+		n.silenceLocked()
+	}
 	n.Mu.Unlock()
-	if first {
+	switch {
+	case leaf:
+		if sh := n.std.Load(); sh != nil {
+			sh.end()
+		}
+	case first:
 		n.release(e, watched) // not what n.ending holds, which may have been made of e by now
 	}
 	return first
@@ -229,14 +270,13 @@ func (n *Node) EndLocked(e *Ending) bool {
 	return true
 }
 
-// adoptBy links n below up; an up that has ended ends n at once.
-func (n *Node) adoptBy(up *Node) {
-	n.up = up
+// adopted links n below up; an up that has ended ends n at once.
+func (n *Node) adopted() {
+	up := n.up
 	up.listen()
 	up.Mu.Lock()
 	e := up.ending.Load()
 	if e == nil {
-		n.linked = true
 		n.next = up.children
 		if n.next != nil {
 			n.next.prev = n
@@ -249,7 +289,11 @@ func (n *Node) adoptBy(up *Node) {
 	}
 }
 
+// removeLocked takes c, which has hung below n, from the list, unless it is gone.
 func (n *Node) removeLocked(c *Node) {
+	if c.prev == nil && n.children != c {
+		return
+	}
 	if c.prev != nil {
 		c.prev.next = c.next
 	} else {
@@ -258,7 +302,7 @@ func (n *Node) removeLocked(c *Node) {
 	if c.next != nil {
 		c.next.prev = c.prev
 	}
-	c.prev, c.next, c.linked = nil, nil, false
+	c.prev, c.next = nil, nil
 }
 
 // Ending returns how n ended, nil while it is alive. Unlike Err it answers
@@ -274,7 +318,7 @@ func (n *Node) ended() *Ending {
 		return e
 	}
 	made := e.Nameless
-	if made == nil || n.View.pathSize() > 0 {
+	if made == nil || !n.View.nameless() {
 		made = &Ending{Cause: e.For(n), Err: e.Err, At: time.Now()}
 	}
 	n.ending.CompareAndSwap(e, made)
@@ -290,7 +334,7 @@ func (n *Node) Cause() error {
 }
 
 // Detached reports whether n was started by StartDetached.
-func (n *Node) Detached() bool { return n.detached }
+func (n *Node) Detached() bool { return n.how&detached != 0 }
 
 // Parent returns the context in which n was started.
 func (n *Node) Parent() context.Context { return n.parent }
@@ -308,7 +352,10 @@ func (n *Node) Children() []*Node {
 //
 //go:noinline
 func (n *Node) childrenLocked() []*Node {
-	var all []*Node
+	if n.children == nil {
+		return nil
+	}
+	all := make([]*Node, 0, 4)
 	for c := n.children; c != nil; c = c.next {
 		all = append(all, c)
 	}

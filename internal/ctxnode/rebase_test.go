@@ -30,7 +30,7 @@ func TestARebasedContextHasTheValuesOfOneAndThePlaceOfAnother(t *testing.T) {
 	assert.False(t, bounded)
 	assert.Same(t, &base.View, ctxnode.Find(ctx))
 
-	n.Under = &base
+	n.PutUnder(&base)
 	n.Start(ctx, time.Time{}, false)
 	assert.Equal(t, "base/n", n.Path())
 	assert.Equal(t, "v", n.Value(valueKey{}))

@@ -38,6 +38,7 @@ func (p *keyProbe) Value(key any) any         { p.key = key; return nil }
 type shim struct {
 	n      *Node
 	ctx    context.Context // the std cancel context
+	done   <-chan struct{} // its Done
 	f      func()          // cancels ctx with our Err and, if anybody has asked, our cause
 	cancel context.CancelFunc
 	asked  atomic.Bool // somebody may have got ctx for std's key before the end
@@ -65,6 +66,7 @@ func (n *Node) shim() *shim {
 		// Std calls Done, Value and AfterFunc of the shim here; none takes Mu.
 		sh.ctx, sh.cancel = context.WithCancel(sh)
 	}
+	sh.done = sh.ctx.Done()
 	n.std.Store(sh)
 	return sh
 }
@@ -85,6 +87,17 @@ func (n *Node) stdValue() any {
 		}
 	}
 	return n.ended().carrier().Value(stdKey)
+}
+
+// closed reports whether Done is closed. It takes no lock, as Err of the std context
+// does once that has ended: of very many who are woken together each asks.
+func (sh *shim) closed() bool {
+	select {
+	case <-sh.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // end cancels the std context; the node has ended.

@@ -10,7 +10,9 @@ import (
 // context that curfew hands out is a *View, or a std child of one.
 type View struct {
 	node *Node
-	of   Holder // nil: the node's own context
+	// Owner is whom the context belongs to: a Holder, or, where it is the node's own, the
+	// owner of the node; nil for nobody. It does not change.
+	Owner any
 }
 
 // A Holder is what a context belongs to that is a node's, but not its own: a task,
@@ -24,14 +26,15 @@ type Holder interface {
 }
 
 // Init makes v a view of n that belongs to of.
-func (v *View) Init(n *Node, of Holder) { v.node, v.of = n, of }
+func (v *View) Init(n *Node, of Holder) { v.node, v.Owner = n, of }
 
-// Of returns whom v is the context of: its Holder, or the node's Owner.
-func (v *View) Of() any {
-	if v.of != nil {
-		return v.of
+// holder returns whom v belongs to, nil when it is the node's own context.
+func (v *View) holder() Holder {
+	if v == &v.node.View {
+		return nil
 	}
-	return v.node.Owner
+	h, _ := v.Owner.(Holder)
+	return h
 }
 
 // viewKey is the key under which a context answers the nearest View.
@@ -53,10 +56,10 @@ func (v *View) Node() *Node { return v.node }
 // Task returns the name of the task v belongs to, empty when it is the node's
 // own context.
 func (v *View) Task() string {
-	if v.of == nil {
-		return ""
+	if h := v.holder(); h != nil {
+		return h.TaskName()
 	}
-	return v.of.TaskName()
+	return ""
 }
 
 // Deadline is part of context.Context.
@@ -65,14 +68,14 @@ func (v *View) Deadline() (time.Time, bool) {
 }
 
 // Done is part of context.Context. The first call makes the node's std context.
-func (v *View) Done() <-chan struct{} { return v.node.shim().ctx.Done() }
+func (v *View) Done() <-chan struct{} { return v.node.shim().done }
 
 // Err is part of context.Context: one load while the node is alive. As with
 // std contexts it is nil until Done is closed.
 func (v *View) Err() error {
 	e := v.node.ending.Load()
 	if e == nil {
-		if !v.node.deaf.Load() {
+		if v.node.flag.Load() != deaf {
 			return nil
 		}
 		v.node.look()
@@ -80,7 +83,7 @@ func (v *View) Err() error {
 			return nil
 		}
 	}
-	if sh := v.node.std.Load(); sh != nil && sh.ctx.Err() == nil {
+	if sh := v.node.std.Load(); sh != nil && !sh.closed() {
 		return nil
 	}
 	return e.Err
@@ -94,8 +97,8 @@ func (v *View) Value(key any) any {
 	if key == stdKey {
 		return v.node.stdValue()
 	}
-	if v.of != nil {
-		if values := v.of.Values(); values != nil {
+	if h := v.holder(); h != nil {
+		if values := h.Values(); values != nil {
 			return values.Value(key)
 		}
 	}
@@ -108,11 +111,11 @@ func (v *View) String() string { return "curfew(" + v.Path() + ")" }
 // Path returns the names of all scopes and tasks from the root down to v,
 // joined by slashes. It is made on demand: a path costs nothing until asked.
 func (v *View) Path() string {
-	size := v.pathSize()
-	if size == 0 {
-		return ""
+	if v.node.above == nil && v.holder() == nil {
+		return v.node.Name
 	}
-	return string(v.appendPath(make([]byte, 0, size)))
+	var most [64]byte // of most paths, which then are one piece of memory
+	return string(v.appendPath(most[:0]))
 }
 
 // EndPath is the path that stands in the cause when n's own deadline passes: that of
@@ -124,34 +127,26 @@ func (n *Node) EndPath() string {
 	return n.Path()
 }
 
-func (v *View) pathSize() int {
-	size := 0
-	for v != nil {
-		if task := v.Task(); task != "" {
-			size += 1 + len(task)
-		}
-		if v.node.Name != "" {
-			size += 1 + len(v.node.Name)
-		}
+// nameless reports whether v has no path.
+func (v *View) nameless() bool {
+	for v != nil && v.node.Name == "" && v.Task() == "" {
 		v = v.node.above
 	}
-	return size
+	return v == nil
 }
 
 func (v *View) appendPath(b []byte) []byte {
 	if v.node.above != nil {
 		b = v.node.above.appendPath(b)
 	}
-	for _, name := range [...]string{v.node.Name, v.Task()} {
-		if name == "" {
-			continue
-		}
-		if len(b) > 0 {
-			b = append(b, '/')
-		}
-		b = append(b, name...)
+	return appendName(appendName(b, v.node.Name), v.Task())
+}
+
+func appendName(b []byte, name string) []byte {
+	if name != "" && len(b) > 0 {
+		b = append(b, '/')
 	}
-	return b
+	return append(b, name...)
 }
 
 // Above returns the view in which n was opened, nil at a root.
@@ -160,7 +155,7 @@ func (n *Node) Above() *View { return n.above }
 // HangsUnder returns the view in which n was opened when its end ends n, nil when
 // it does not.
 func (n *Node) HangsUnder() *View {
-	if n.detached || n.above == nil || n.up != n.above.node {
+	if n.how&detached != 0 || n.above == nil || n.up != n.above.node {
 		return nil
 	}
 	return n.above

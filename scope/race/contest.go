@@ -108,8 +108,7 @@ func (c *contest) enterGroup() error {
 	g := &group{contest: c}
 	g.Owner = g
 	c.group = g
-	_, err := ctxnode.Hooks.Enter(&g.Node, c.parent, &c.limit, c.began)
-	return err
+	return ctxnode.Hooks.Enter(&g.Node, c.parent, &c.limit, c.began)
 }
 
 // regroup returns the group of a race that goes on, made by now.
@@ -123,7 +122,7 @@ func (c *contest) regroup() *group {
 	g = &group{contest: c}
 	g.Owner = g
 	// Under the limit as it was at the beginning, so that it has the same deadline.
-	if _, err := ctxnode.Hooks.Enter(&g.Node, c.parent, &c.limit, c.began); err != nil {
+	if err := ctxnode.Hooks.Enter(&g.Node, c.parent, &c.limit, c.began); err != nil {
 		if cause := context.Cause(c.parent); cause != nil {
 			err = cause
 		}
