@@ -124,11 +124,11 @@ func enter(n *ctxnode.Node, parent context.Context, l *Limit, now time.Time) err
 	if parent == nil {
 		panic("budget: nil context")
 	}
-	if now.IsZero() && n.Under() == nil && l.adopts() {
+	if n.Under() == nil && l.adopts() {
 		// To ask how long it is until an instant costs half of asking what time it is.
 		// In a synctest bubble the two clocks have nothing to do with each other, and
 		// a deadline of the outside lies in the past: what is below looks again.
-		if base, ok := parent.Deadline(); ok && base != base.Round(0) && time.Until(base) > 0 && parent.Err() == nil {
+		if base, ok := parent.Deadline(); ok && base != base.Round(0) && timeUntil(base, now) > 0 && parent.Err() == nil {
 			n.Limit = l
 			n.Start(parent, base, false)
 			return nil
@@ -171,6 +171,14 @@ func enter(n *ctxnode.Node, parent context.Context, l *Limit, now time.Time) err
 	n.Limit = l
 	n.StartAt(present, parent, deadline.Add(rest-left), !parents || rest < left)
 	return nil
+}
+
+// timeUntil returns how long it is from now, or with a zero now from the present, to t.
+func timeUntil(t, now time.Time) time.Duration {
+	if now.IsZero() {
+		return time.Until(t)
+	}
+	return t.Sub(now)
 }
 
 // refuse returns the cause of work that is not begun under l. parents says

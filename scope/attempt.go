@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/curfew-go/curfew/budget"
@@ -64,7 +65,7 @@ type attemptTask struct {
 	task
 	owner.Work
 	with ctxnode.Node
-	kept bool // with outlives it until released; under the core's node.Mu
+	kept atomic.Bool // with outlives it until released
 }
 
 // asCalled is the limit of attempts, whose race's context has its own, and of all
@@ -107,8 +108,13 @@ func (s *attempts) prepare(ctx context.Context, name string, w owner.Work) *atte
 
 // admit counts a as live. When the scope is over it tells a's Work so.
 func (a *attemptTask) admit() bool {
+	a.task.core.node.Mu.Lock()
+	return a.admitLocked()
+}
+
+// admitLocked is admit for a caller that holds the core's node.Mu, which it lets go of.
+func (a *attemptTask) admitLocked() bool {
 	c := a.task.core
-	c.node.Mu.Lock()
 	if c.phase >= cleaning {
 		a.done = true
 		c.node.Mu.Unlock()
@@ -138,9 +144,6 @@ func (s *attempts) Enter(ctx context.Context, name string, w owner.Work, limit *
 		return nil, err
 	}
 	a.node = &a.with // others do not find the task yet
-	if l := a.with.Limit.(*budget.Limit); l != limit {
-		*limit = *l
-	}
 	return a, nil
 }
 
@@ -190,18 +193,21 @@ func (a *attemptTask) Go() {
 }
 
 // Here is part of owner.Attempt.
-func (a *attemptTask) Here() {
+func (a *attemptTask) Here() bool {
 	c := a.task.core
-	if c.thenWhat() == Abandon { // what runs on the caller's goroutine cannot be left behind
-		a.Go()
-		return
-	}
-	if h, lent, back := c.claimHere(&a.task); h != nil {
+	if c.slots.Load() != nil && c.thenWhat() != Abandon {
+		h, lent, back := c.claimHere(&a.task)
 		defer back()
 		a.setHold(h, lent)
 	}
-	if !a.admit() {
-		return
+	c.node.Mu.Lock()
+	if c.then == Abandon { // what runs on the caller's goroutine cannot be left behind
+		c.node.Mu.Unlock()
+		a.Go()
+		return false
+	}
+	if !a.admitLocked() {
+		return true
 	}
 	a.runHere()
 	if hooks && c.env != nil && c.env.root != nil {
@@ -210,33 +216,42 @@ func (a *attemptTask) Here() {
 			c.env.root.labels.set(t)
 		}
 	}
+	return true
 }
 
-// endsWell is end for an attempt that returned nil where nobody looks on. It reports
-// whether it was that. The race is told late: whoever waits for it, and may go on then
-// on another processor, finds the locks free.
-func (a *attemptTask) endsWell(err error) bool {
+// endsWell is end for an attempt that returned nil where nobody looks on, with here
+// that of one that ran Here. It reports whether it was that. The race is told late:
+// whoever waits for it, and may go on then on another processor, finds the locks free.
+func (a *attemptTask) endsWell(err error, here bool) bool {
 	c := a.task.core
-	if err != nil || hooks && c.env != nil {
-		return false
-	}
-	c.node.Mu.Lock()
-	settled := a.advance(settling)
-	kept := a.kept
-	c.node.Mu.Unlock()
-	if !settled {
+	if err != nil || hooks && c.env != nil || !a.advance(settling) {
 		return false
 	}
 	c.noteOverrun(a.overrun())
-	if !kept {
-		a.with.Close(scopeClosed)
+	alone, linked := a.WonAlone(), false
+	if !a.kept.Load() {
+		a.with.Mu.Lock()
+		rest := a.with.FinishLocked(scopeClosed)
+		a.with.Mu.Unlock()
+		linked = a.with.FinishUnder(&c.node, rest)
 	}
-	a.finished(nil)
+	if !alone {
+		a.finished(nil)
+	}
 	c.node.Mu.Lock()
+	if linked {
+		c.node.RemoveLocked(&a.with)
+	}
 	a.leaveLocked(nil)
 	c.node.Mu.Unlock()
+	if alone && !here {
+		a.finished(nil)
+	}
 	return true
 }
+
+// Node is part of owner.Attempt.
+func (a *attemptTask) Node() *ctxnode.Node { return &a.with }
 
 func (s *attempts) Lend() (back func()) { return (*core)(s).lendSlot() }
 
@@ -262,9 +277,7 @@ func keep(ctx context.Context) (release func(), ok bool) {
 	if !ok || t.mode&attempt == 0 || t.node == nil {
 		return nil, false
 	}
-	t.core.node.Mu.Lock()
-	t.work.(*attemptTask).kept = true
-	t.core.node.Mu.Unlock()
+	t.work.(*attemptTask).kept.Store(true)
 	return func() {
 		t.node.End(scopeClosed)
 		t.node.Stop()

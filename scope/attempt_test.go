@@ -24,6 +24,7 @@ func (w *raceWork) Call(ctx context.Context) error { return w.call(ctx) }
 func (w *raceWork) Finished(err error)             { w.finished <- err }
 func (w *raceWork) ContextEnded(*ctxnode.Node)     {}
 func (w *raceWork) Origin() any                    { return w.call }
+func (w *raceWork) WonAlone() bool                 { return false }
 
 // The first attempt of a hedge has its context before it has a claim to a slot.
 func TestAnAttemptWhoseContextEndedBeforeItBeganHoldsNoSlot(t *testing.T) {

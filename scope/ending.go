@@ -12,7 +12,7 @@ import (
 // end records what the task came back with and lets go of the scope.
 func (t *task) end(err error) {
 	if !t.endsAlone(err, false) {
-		t.endSlowly(err)
+		t.endSlowly(err, false)
 	}
 }
 
@@ -20,12 +20,12 @@ func (t *task) end(err error) {
 // waits for the tasks of such a scope.
 func (t *task) endHere(err error) {
 	if !t.endsAlone(err, true) {
-		t.endSlowly(err)
+		t.endSlowly(err, true)
 	}
 }
 
-func (t *task) endSlowly(err error) {
-	if t.mode&attempt != 0 && t.work.(*attemptTask).endsWell(err) {
+func (t *task) endSlowly(err error, here bool) {
+	if t.mode&attempt != 0 && t.work.(*attemptTask).endsWell(err, here) {
 		return
 	}
 	c := t.core
@@ -214,14 +214,8 @@ func (t *task) close() {
 	if t.node == nil {
 		return
 	}
-	if a, ok := t.work.(*attemptTask); ok {
-		c := t.core
-		c.node.Mu.Lock()
-		kept := a.kept
-		c.node.Mu.Unlock()
-		if kept {
-			return
-		}
+	if a, ok := t.work.(*attemptTask); ok && a.kept.Load() {
+		return
 	}
 	t.node.Close(scopeClosed)
 }

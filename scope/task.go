@@ -65,8 +65,8 @@ func (t *task) doneLocked(err error) {
 }
 
 // The stages of a task decide whose word counts when it ends while somebody else
-// abandons it or begins to wait for it. But for the steps of endsAlone they change
-// under the core's node.Mu.
+// abandons it or begins to wait for it. But for the steps of endsAlone and endsWell
+// they change under the core's node.Mu.
 //
 //	running ──▶ awaited ──┬──▶ settling   its function is over, and the outcome will count
 //	   │  └───────────────┴──▶ left       it is abandoned

@@ -74,8 +74,18 @@ func (n *Node) Finish(r Rest) {
 	}
 }
 
-// part is Finish for who has no use for the end of callbacks.
-func (n *Node) part(r Rest) {
+// FinishUnder is Finish for a caller that does something else under the Mu of up right
+// after. When it answers true n still stands in the list of up: see RemoveLocked.
+func (n *Node) FinishUnder(up *Node, r Rest) (linked bool) {
+	if n.up != up || r&restWait != 0 {
+		n.Finish(r)
+		return false
+	}
+	n.tell(r)
+	return true
+}
+
+func (n *Node) tell(r Rest) {
 	switch {
 	case r&restTell != 0:
 		n.release(nil, false)
@@ -84,6 +94,11 @@ func (n *Node) part(r Rest) {
 			sh.end() // whoever ended n has not got there yet: it does no harm twice
 		}
 	}
+}
+
+// part is Finish for who has no use for the end of callbacks.
+func (n *Node) part(r Rest) {
+	n.tell(r)
 	n.leave()
 	if r&restWait != 0 {
 		n.Stop()
@@ -120,7 +135,7 @@ func (n *Node) quiesce() {
 func (n *Node) leave() {
 	if up := n.up; up != nil {
 		up.Mu.Lock()
-		up.removeLocked(n)
+		up.RemoveLocked(n)
 		up.Mu.Unlock()
 	}
 }

@@ -289,8 +289,9 @@ func (n *Node) adopted() {
 	}
 }
 
-// removeLocked takes c, which has hung below n, from the list, unless it is gone.
-func (n *Node) removeLocked(c *Node) {
+// RemoveLocked takes c, which has hung below n, from the list, unless it is gone. The
+// caller holds the Mu of n.
+func (n *Node) RemoveLocked(c *Node) {
 	if c.prev == nil && n.children != c {
 		return
 	}

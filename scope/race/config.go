@@ -59,7 +59,8 @@ type Config[T any] struct {
 	Terminal func(error) bool
 
 	// After returns how long to wait before the next attempt of a Hedge, counted
-	// from the start of the one before; it is asked for each. A negative delay
+	// from the start of the one before; it is asked for each, and before the first
+	// attempt begins for the one after that. A negative delay
 	// means that there are no more, also not after a failure: for a source of
 	// delays that does not know enough yet. Only Hedge uses it, and needs it. It
 	// is called on the caller's goroutine, unless that runs the first attempt: see
@@ -96,7 +97,8 @@ type Gate interface{ TryTake() bool }
 // First is the function First with settings.
 func (c Config[T]) First(ctx context.Context, name string, fs ...func(context.Context) (T, error)) (T, error) {
 	mustBeRace("First", ctx, name, fs)
-	return single(newRace(c, name, 1, len(fs)).run(ctx, fs[0], fs))
+	r := newRace(&c, name, 1, len(fs))
+	return r.single(r.run(ctx, limitOf(&c), fs[0], fs))
 }
 
 // Quorum is the function Quorum with settings.
@@ -105,7 +107,13 @@ func (c Config[T]) Quorum(ctx context.Context, name string, need int, fs ...func
 	if need < 1 || need > len(fs) {
 		panic(fmt.Sprintf("race: Quorum(%q): need %d: must be from 1 to the number of functions, %d", name, need, len(fs)))
 	}
-	return newRace(c, name, need, len(fs)).run(ctx, fs[0], fs)
+	r := newRace(&c, name, need, len(fs))
+	values := make([]T, 0, need)
+	r.more = &values
+	if err := r.run(ctx, limitOf(&c), fs[0], fs); err != nil {
+		return nil, err
+	}
+	return values, nil
 }
 
 // Hedge is the function Hedge with settings: it calls f, and up to Extra times
@@ -123,10 +131,10 @@ func (c Config[T]) Hedge(ctx context.Context, name string, f func(context.Contex
 	if c.Extra < 0 {
 		panic(fmt.Sprintf("race: Hedge(%q): Config.Extra is %d", name, c.Extra))
 	}
-	r := newRace(c, name, 1, 1+max(c.Extra, 1))
-	r.hedging = hedging{launcher: r, after: c.After, gate: c.Gate, inline: c.Inline}
+	r := newRace(&c, name, 1, 1+max(c.Extra, 1))
+	r.after, r.gate, r.inline = c.After, c.Gate, c.Inline
 	r.primary.f = f
-	return single(r.run(ctx, f, nil))
+	return r.single(r.run(ctx, limitOf(&c), f, nil))
 }
 
 func mustBeRace[T any](verb string, ctx context.Context, name string, fs []func(context.Context) (T, error)) {

@@ -20,12 +20,10 @@ import (
 //	    ├──the context ended──▶ ended
 //	    └──the caller unwinds──▶ quit
 type contest struct {
-	parent context.Context // what the race was called with
-	began  time.Time
-	limit  budget.Limit
-	name   string
-	owner  owner.Scope
-	mu     sync.Mutex
+	race  launcher // what the contest is part of
+	name  string
+	owner owner.Scope
+	mu    sync.Mutex
 
 	// Under mu.
 
@@ -37,23 +35,37 @@ type contest struct {
 	tries   int32 // attempts that may be made at most; likewise
 	left    int32 // attempts that may still be made
 	running int32 // attempts that have not come back
-	won     int32
-	refs    int32          // the caller, and attempts that have not come back or are kept: they need group
+	won     int32 // attempts that have succeeded while it was undecided
+	refs    int32 // the caller, and attempts that have not come back or are kept: they need group
+	hedging
 	changed sync.WaitGroup // where the caller waits: see wait
 
-	// group is where the attempts hang, below parent. It is not the scope's: what a
+	// group is where the attempts hang, below the caller's context. It is not the scope's: what a
 	// winner keeps outlives the race. The first attempt of a hedge, which mostly stays
-	// alone, hangs below parent by itself, under the race's limit; it has a group made
-	// when it fails or when there are more attempts. So as long as the race is
-	// undecided, either there is a group or that attempt runs.
+	// alone, hangs there by itself, under the race's limit; it has a group made when it
+	// fails or when there are more attempts. So as long as the race is undecided, either
+	// there is a group or that attempt runs.
 	group    *group
+	entrants *entrant // all that were started, the youngest first
+	*unusual          // nil until there is something in it: see ownLocked
+}
+
+// A launcher starts the hedge of that number.
+type launcher interface{ launch(number int) }
+
+// unusual is what a race does not have whose first attempt wins.
+type unusual struct {
 	end      *ctxnode.Node // whose end decided the race; nil when none did
-	entrants *entrant      // all that were started, the youngest first
 	failures []error
 	decider  error // the failure that decided; nil when their number did
 	losers   []owner.Attempt
+}
 
-	hedging
+func (c *contest) ownLocked() *unusual {
+	if c.unusual == nil {
+		c.unusual = &unusual{}
+	}
+	return c.unusual
 }
 
 // A group is the node of all attempts but the first of a hedge.
@@ -77,22 +89,23 @@ const (
 type entrant struct {
 	contest *contest
 	number  int32
-	alone   bool // it hangs below the race's parent by itself; written before it runs
+	alone   bool // it hangs below the caller's context by itself; written before it runs
 
 	// The attempt's goroutine's own.
 	returned bool
 	terminal bool
+	wonAlone bool // it has won, and nobody else is, or will be, at work for the race
 
 	// Under contest.mu.
 	back   bool
-	handle owner.Attempt // nil until it was started
+	handle owner.Attempt // nil until it was started; of one that is alone, written before it runs
 	next   *entrant
 }
 
 // nameOf returns the name of e as a task.
 func (c *contest) nameOf(e *entrant) string {
 	switch {
-	case c.launcher == nil:
+	case c.after == nil:
 		return c.name + "/" + strconv.Itoa(int(e.number))
 	case e.number == 0:
 		return c.name
@@ -101,14 +114,14 @@ func (c *contest) nameOf(e *entrant) string {
 }
 
 // EndPath is that of the race, as for the first attempt of a hedge.
-func (g *group) EndPath() string { return g.contest.path() }
+func (g *group) EndPath() string { return g.contest.path(g.Parent()) }
 
 // enterGroup begins the race with a group.
-func (c *contest) enterGroup() error {
+func (c *contest) enterGroup(ctx context.Context, limit *budget.Limit, now time.Time) error {
 	g := &group{contest: c}
 	g.Owner = g
 	c.group = g
-	return ctxnode.Hooks.Enter(&g.Node, c.parent, &c.limit, c.began)
+	return ctxnode.Hooks.Enter(&g.Node, ctx, limit, now)
 }
 
 // regroup returns the group of a race that goes on, made by now.
@@ -119,15 +132,14 @@ func (c *contest) regroup() *group {
 	if g != nil {
 		return g
 	}
+	// The first attempt is the only one so far. What bounds it bounds the others: the
+	// limit is what it was at the beginning.
+	first := c.entrants.handle.Node()
 	g = &group{contest: c}
-	g.Owner = g
-	// Under the limit as it was at the beginning, so that it has the same deadline.
-	if err := ctxnode.Hooks.Enter(&g.Node, c.parent, &c.limit, c.began); err != nil {
-		if cause := context.Cause(c.parent); cause != nil {
-			err = cause
-		}
-		g.StartEnded(c.parent, time.Time{}, &ctxnode.Ending{Cause: err, Err: c.parent.Err(), At: time.Now()})
-	}
+	g.Owner, g.Limit = g, first.Limit
+	deadline, _ := first.Deadline()
+	parents, bounded := first.Parent().Deadline()
+	g.Start(first.Parent(), deadline, !bounded || deadline.Before(parents))
 	c.mu.Lock()
 	other := c.group
 	if other == nil {
@@ -162,13 +174,18 @@ func (c *contest) enterLocked(e *entrant, number int) bool {
 	if c.verdict != undecided {
 		return false
 	}
+	c.addLocked(e, number)
+	return true
+}
+
+// addLocked takes e into the race, which nobody else knows or which is under mu.
+func (c *contest) addLocked(e *entrant, number int) {
 	e.contest, e.number = c, int32(number)
 	e.next, c.entrants = c.entrants, e
 	c.running++
 	c.left--
 	c.refs++
 	c.due = false // a failure that asked for another attempt has it
-	return true
 }
 
 // started notes how e can be told that it has lost: now, if it has by now.
@@ -176,7 +193,8 @@ func (c *contest) started(e *entrant, h owner.Attempt) {
 	c.mu.Lock()
 	e.handle = h
 	if !e.back && c.verdict != undecided && c.verdict != ended {
-		c.losers = append(c.losers, h)
+		own := c.ownLocked()
+		own.losers = append(own.losers, h)
 	}
 	c.unlock()
 }
@@ -200,9 +218,14 @@ func (c *contest) wonLocked(e *entrant) bool {
 	}
 	if c.won++; c.won == c.need {
 		c.decideLocked(won)
+		// Who drives may make a group by and by.
+		e.wonAlone = c.group == nil && !c.driving && c.aside == 0
 	}
 	return true
 }
+
+// WonAlone is part of owner.Work.
+func (e *entrant) WonAlone() bool { return e.wonAlone }
 
 // Finished is part of owner.Work.
 func (e *entrant) Finished(err error) {
@@ -246,12 +269,13 @@ func (c *contest) failedLocked(e *entrant, err error) {
 		return
 	}
 	failure := &scope.TaskError{Task: c.nameOf(e), Err: err}
-	c.failures = append(c.failures, failure)
+	own := c.ownLocked()
+	own.failures = append(own.failures, failure)
 	switch {
 	case panicked || e.terminal:
-		c.decider = failure
+		own.decider = failure
 		c.decideLocked(lost)
-	case c.launcher != nil && c.left > 0:
+	case c.after != nil && c.left > 0:
 		c.dueLocked()
 	default:
 		c.settleLocked()
@@ -282,7 +306,8 @@ func (c *contest) decideLocked(v verdict) {
 	if v != ended { // the end of the context reaches the attempts by itself
 		for e := c.entrants; e != nil; e = e.next {
 			if !e.back && e.handle != nil {
-				c.losers = append(c.losers, e.handle)
+				own := c.ownLocked()
+				own.losers = append(own.losers, e.handle)
 			}
 		}
 	}
@@ -290,7 +315,7 @@ func (c *contest) decideLocked(v verdict) {
 
 // endLocked decides the race, which is open, by the end of n.
 func (c *contest) endLocked(n *ctxnode.Node) {
-	c.end = n
+	c.ownLocked().end = n
 	c.decideLocked(ended)
 	c.wakeLocked()
 }
@@ -298,6 +323,10 @@ func (c *contest) endLocked(n *ctxnode.Node) {
 // unlock unlocks mu and tells the losers, not under it: what hangs below their
 // contexts is not ours.
 func (c *contest) unlock() {
+	if c.unusual == nil {
+		c.mu.Unlock()
+		return
+	}
 	losers, why := c.losers, c.decider
 	c.losers = nil
 	c.mu.Unlock()
@@ -358,8 +387,11 @@ func (c *contest) wakeLocked() {
 
 func (c *contest) leave() {
 	c.mu.Lock()
-	if e := c.busy; e != nil { // it is what unwinds, and does not come back
-		c.busy = nil
+	if e := c.entrants; c.busy { // it is what unwinds, and does not come back
+		for e.number != 0 {
+			e = e.next
+		}
+		c.busy = false
 		if !e.back {
 			e.back = true
 			c.running--

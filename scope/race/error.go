@@ -1,6 +1,7 @@
 package race
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -75,20 +76,21 @@ func (e *Error) As(target any) bool {
 	return e.Cause.As(target)
 }
 
-// outcome returns why the race, which is decided, was not won.
-func (c *contest) outcome() error {
+// outcome returns why the race, which is decided and was called with ctx, was not won.
+func (c *contest) outcome(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := &Error{Race: c.path(), Failures: c.failures}
+	own := c.ownLocked()
+	e := &Error{Race: c.path(ctx), Failures: own.failures}
 	if c.verdict == ended {
-		e.Cause = asCause(c.end.Cause(), e.Race)
+		e.Cause = asCause(own.end.Cause(), e.Race)
 		e.what = textOf(e.Cause)
 		if len(e.Failures) > 0 {
 			e.what += ", after failures"
 		}
 		return e
 	}
-	decider := c.decider
+	decider := own.decider
 	switch {
 	case decider != nil:
 		e.what = "stopped by a terminal error"
@@ -106,9 +108,9 @@ func (c *contest) outcome() error {
 	return e
 }
 
-// refused returns the error of a race that did not begin.
-func (c *contest) refused(err error) error {
-	e := &Error{Race: c.path()}
+// refused returns the error of a race that did not begin under ctx.
+func (c *contest) refused(ctx context.Context, err error) error {
+	e := &Error{Race: c.path(ctx)}
 	e.Cause = asCause(err, e.Race)
 	e.what = "not begun: " + textOf(e.Cause)
 	return e
@@ -121,15 +123,16 @@ func (c *contest) notOpened(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.verdict == undecided {
-		c.decider = &scope.TaskError{Task: c.name, Err: err}
-		c.failures = append(c.failures, c.decider)
+		own := c.ownLocked()
+		own.decider = &scope.TaskError{Task: c.name, Err: err}
+		own.failures = append(own.failures, own.decider)
 		c.loseLocked()
 	}
 }
 
-// path returns the path of the race.
-func (c *contest) path() string {
-	if v := ctxnode.Find(c.parent); v != nil && v.Path() != "" {
+// path returns the path of the race, which was called with ctx.
+func (c *contest) path(ctx context.Context) string {
+	if v := ctxnode.Find(ctx); v != nil && v.Path() != "" {
 		return v.Path() + "/" + c.name
 	}
 	return c.name

@@ -12,17 +12,14 @@ import (
 // Hedges are launched on the caller's goroutine, which waits for the verdict; only
 // while that runs the first attempt itself, they are on one aside.
 type hedging struct {
-	launcher interface{ launch(number int) } // nil: there are no hedges; written before the race
-	after    func() time.Duration            // likewise
-	gate     Gate                            // likewise
-	inline   bool                            // likewise
-
-	due      bool           // the next one is to be launched
-	driving  bool           // somebody launches
-	launched int32          // only who drives uses it
-	aside    int32          // timers that are armed, and goroutines that launch aside
-	busy     *entrant       // runs on the caller's goroutine; nil: none does
-	timer    *ctxnode.Alarm // of the next one, or of one that has fired; nil: there is none
+	inline  bool                 // written before the race
+	due     bool                 // the next one is to be launched
+	driving bool                 // somebody launches
+	busy    bool                 // the first attempt runs on the caller's goroutine
+	aside   int32                // timers that are armed, and goroutines that launch aside
+	after   func() time.Duration // nil: there are no hedges; written before the race
+	gate    Gate                 // likewise
+	timer   *ctxnode.Alarm       // of the next one, or of one that has fired; nil: there is none
 }
 
 // arm sees to it that the next hedge is launched when After has passed.
@@ -84,7 +81,7 @@ func (c *contest) disarmLocked() {
 // dueLocked has the next hedge launched.
 func (c *contest) dueLocked() {
 	c.due = true
-	if c.busy == nil {
+	if !c.busy {
 		c.wakeLocked()
 		return
 	}
@@ -105,11 +102,11 @@ func (c *contest) driveLocked() {
 	for c.due && c.verdict == undecided && c.left > 0 {
 		c.due = false
 		c.disarmLocked()
+		next := c.entrants.number + 1
 		c.mu.Unlock()
 		begins := c.goesOnNow()
 		if begins && (c.gate == nil || c.gate.TryTake()) {
-			c.launched++
-			c.launcher.launch(int(c.launched))
+			c.race.launch(int(next))
 			c.mu.Lock()
 		} else {
 			c.mu.Lock()

@@ -15,53 +15,65 @@ type race[T any] struct {
 	dispose  func(T)
 	terminal func(error) bool
 	primary  attempt[T] // the first of a Hedge
-	one      [1]T       // where values has its place, when one is enough
-	values   []T        // under mu until the verdict
+	value    T          // the one that has won, when one is enough; under mu until the verdict
+	more     *[]T       // all of them, when it is not; likewise
 }
 
-func newRace[T any](c Config[T], name string, need, tries int) *race[T] {
+func newRace[T any](c *Config[T], name string, need, tries int) *race[T] {
 	r := &race[T]{dispose: c.Dispose, terminal: c.Terminal}
-	r.name, r.limit, r.need, r.left, r.tries = name, c.Limit, int32(need), int32(tries), int32(tries)
-	if r.values = r.one[:0]; need > 1 {
-		r.values = make([]T, 0, need)
-	}
+	r.race, r.name, r.need, r.left, r.tries = r, name, int32(need), int32(tries), int32(tries)
 	return r
 }
 
-// run enters the race, has it run, and returns its outcome: that of fs, or with nil
-// a hedge, whose first attempt enters the race by itself where somebody owns it (see
-// contest.group). origin is the caller's function.
-func (r *race[T]) run(ctx context.Context, origin any, fs []func(context.Context) (T, error)) ([]T, error) {
-	r.parent, r.refs, r.began = ctx, 1, time.Now()
+// limitOf returns the limit of a race in memory of its own, or shared by all that have
+// none.
+func limitOf[T any](c *Config[T]) *budget.Limit {
+	if c.Limit == asCalled {
+		return &asCalled
+	}
+	return apart(c.Limit)
+}
+
+// apart returns l in memory of its own.
+func apart(l budget.Limit) *budget.Limit { return &l }
+
+// run enters the race under limit, has it run, and returns its outcome: that of fs, or
+// with nil a hedge, whose first attempt enters the race by itself where somebody owns it
+// (see contest.group). origin is the caller's function.
+func (r *race[T]) run(ctx context.Context, limit *budget.Limit, origin any, fs []func(context.Context) (T, error)) error {
+	r.refs = 1
 	r.owner = owner.Of(ctx)
 	r.owned = r.owner != nil
 	var delay time.Duration
-	var err error
-	if fs == nil && r.inline {
+	var now time.Time // only of a hedge: it has a timer to set
+	if fs == nil {
 		delay = r.after()
+		now = time.Now()
 	}
+	var err error
 	if fs == nil && r.owned {
-		r.primary.alone = true
-		err = r.enter(ctx, &r.limit)
+		err = r.enterAlone(ctx, limit, now)
 	} else {
-		err = r.enterGroup()
+		err = r.enterGroup(ctx, limit, now)
 	}
 	if err != nil {
-		return nil, r.refused(err)
+		return r.refused(ctx, err)
 	}
-	over := false
+	over, alone := false, false
 	defer func() {
 		if !over { // a panic or a Goexit passes through
 			r.disposeAll()
 		}
-		r.drop()
+		if !alone {
+			r.drop()
+		}
 	}()
 	if r.owned {
-		r.compete(fs, delay)
+		alone = r.compete(fs, delay, now)
 	} else {
 		err := owner.Within(&r.group.Node.View, r.name, origin, func(o owner.Scope) error {
 			r.owner = o
-			r.compete(fs, delay)
+			r.compete(fs, delay, now)
 			return nil
 		})
 		if err != nil {
@@ -70,16 +82,17 @@ func (r *race[T]) run(ctx context.Context, origin any, fs []func(context.Context
 	}
 	over = true
 	if r.verdict == won { // it does not change any more
-		return r.values, nil
+		return nil
 	}
 	r.disposeAll()
-	return nil, r.outcome()
+	return r.outcome(ctx)
 }
 
 // compete starts what is to run from the beginning, and waits for the verdict. When
 // that unwinds, it stops all who still run, before the scope that may have been
-// opened for the race waits for them.
-func (r *race[T]) compete(fs []func(context.Context) (T, error), delay time.Duration) {
+// opened for the race waits for them. It reports whether the first attempt has won
+// alone, and has run here: then nothing else is to be done.
+func (r *race[T]) compete(fs []func(context.Context) (T, error), delay time.Duration, now time.Time) (alone bool) {
 	over := false
 	defer func() {
 		if !over {
@@ -87,7 +100,7 @@ func (r *race[T]) compete(fs []func(context.Context) (T, error), delay time.Dura
 		}
 	}()
 	if fs == nil {
-		r.hedge(delay)
+		alone = r.hedge(delay, now)
 	} else {
 		for i, f := range fs {
 			if !r.start(&attempt[T]{f: f}, i) {
@@ -95,66 +108,83 @@ func (r *race[T]) compete(fs []func(context.Context) (T, error), delay time.Dura
 			}
 		}
 	}
-	r.wait()
+	if !alone {
+		r.wait()
+	}
 	over = true
+	return alone
 }
 
-// single is the outcome of a race for one value.
-func single[T any](values []T, err error) (v T, _ error) {
+// single is the outcome of a race for one value that ended with err.
+func (r *race[T]) single(err error) (v T, _ error) {
 	if err != nil {
 		return v, err
 	}
-	return values[0], nil
+	return r.value, nil
 }
 
 // launch starts the hedge of that number.
 func (r *race[T]) launch(number int) { r.start(&attempt[T]{f: r.primary.f}, number) }
 
 // hedge starts the first attempt, and sees to it that the others are when they are
-// due. The delay until then is known when the first one is inline.
-func (r *race[T]) hedge(delay time.Duration) {
+// due: when the delay has passed since now. Its answer is compete's.
+func (r *race[T]) hedge(delay time.Duration, now time.Time) (alone bool) {
 	a := &r.primary
-	if a.handle == nil {
-		if err := r.enter(&r.group.Node.View, &asCalled); err != nil {
+	if !a.alone {
+		if err := r.enterBelow(); err != nil {
 			if err != errDecided {
 				a.Finished(err)
 			}
-			return
+			return false
 		}
 	}
+	r.mu.Lock()
+	if r.inline {
+		r.busy = true
+	}
+	r.armLocked(delay, now)
+	r.unlock()
 	if !r.inline {
 		a.handle.Go()
-		r.arm()
-		return
+		return false
+	}
+	if a.handle.Here() && a.wonAlone {
+		return true
 	}
 	r.mu.Lock()
-	r.busy = &a.entrant
-	r.armLocked(delay, r.began)
-	r.unlock()
-	a.handle.Here()
-	r.mu.Lock()
-	r.busy = nil
+	r.busy = false
 	r.mu.Unlock()
+	return false
 }
 
-// asCalled is the limit of attempts whose race has its own.
+// asCalled is the limit of a race that has none of its own, and of attempts whose race
+// has it.
 var asCalled = budget.Inherited()
 
 // errDecided is why the first attempt of a hedge is not made.
 var errDecided = errors.New("race: decided")
 
-// enter makes the context of the first attempt of a hedge, under ctx and limit. After
-// errDecided the attempt is not in the race.
-func (r *race[T]) enter(ctx context.Context, limit *budget.Limit) error {
+// enterAlone begins the race with the context of the first attempt of a hedge. Nobody
+// else knows the race before that is there, and then only who ends it.
+func (r *race[T]) enterAlone(ctx context.Context, limit *budget.Limit, now time.Time) (err error) {
 	a := &r.primary
-	a.race = r
+	a.alone = true
+	r.addLocked(&a.entrant, 0)
+	a.handle, err = r.owner.Enter(ctx, r.name, a, limit, now)
+	return err
+}
+
+// enterBelow makes the context of the first attempt of a hedge below the group. After
+// errDecided the attempt is not in the race.
+func (r *race[T]) enterBelow() error {
+	a := &r.primary
 	r.mu.Lock()
 	entered := r.enterLocked(&a.entrant, 0)
 	r.mu.Unlock()
 	if !entered {
 		return errDecided
 	}
-	h, err := r.owner.Enter(ctx, r.name, a, limit, r.began)
+	h, err := r.owner.Enter(&r.group.Node.View, r.name, a, &asCalled, time.Time{})
 	if err != nil {
 		return err
 	}
@@ -166,7 +196,6 @@ func (r *race[T]) enter(ctx context.Context, limit *budget.Limit) error {
 
 // start starts a on a goroutine of its own, unless the race is decided.
 func (r *race[T]) start(a *attempt[T], number int) bool {
-	a.race = r
 	r.mu.Lock()
 	entered := r.enterLocked(&a.entrant, number)
 	r.mu.Unlock()
@@ -176,26 +205,27 @@ func (r *race[T]) start(a *attempt[T], number int) bool {
 	return entered
 }
 
-// disposeAll disposes of the values of a race that does not return them.
+// disposeAll disposes of the values of a race that is decided, by which they do not
+// change any more, and does not return them.
 func (r *race[T]) disposeAll() {
-	r.mu.Lock()
-	values := r.values
-	r.values = nil
-	r.mu.Unlock()
-	if r.dispose == nil {
-		return
-	}
-	for _, v := range values {
-		r.dispose(v)
+	switch {
+	case r.dispose == nil:
+	case r.more != nil:
+		for _, v := range *r.more {
+			r.dispose(v)
+		}
+	case r.won > 0:
+		r.dispose(r.value)
 	}
 }
 
 // An attempt is one call of a function.
 type attempt[T any] struct {
 	entrant
-	race *race[T]
-	f    func(context.Context) (T, error)
+	f func(context.Context) (T, error)
 }
+
+func (a *attempt[T]) race() *race[T] { return a.contest.race.(*race[T]) }
 
 // Origin is part of owner.Work.
 func (a *attempt[T]) Origin() any { return a.f }
@@ -206,23 +236,27 @@ func (a *attempt[T]) Call(ctx context.Context) error {
 	v, err := a.f(ctx)
 	a.returned = true
 	if err != nil {
-		a.terminal = a.race.terminal != nil && a.race.goesOn() && a.race.terminal(err)
+		r := a.race()
+		a.terminal = r.terminal != nil && r.goesOn() && r.terminal(err)
 		return err
 	}
-	if !a.deliver(v) && a.race.dispose != nil {
-		a.race.dispose(v)
+	if r := a.race(); !a.deliver(r, v) && r.dispose != nil {
+		r.dispose(v)
 	}
 	return nil
 }
 
 // deliver reports whether the race takes v.
-func (a *attempt[T]) deliver(v T) bool {
-	r := a.race
+func (a *attempt[T]) deliver(r *race[T], v T) bool {
 	r.mu.Lock()
 	defer r.unlock()
 	if !r.wonLocked(&a.entrant) {
 		return false
 	}
-	r.values = append(r.values, v)
+	if r.more != nil {
+		*r.more = append(*r.more, v)
+	} else {
+		r.value = v
+	}
 	return true
 }

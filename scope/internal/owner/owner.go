@@ -21,6 +21,10 @@ type Work interface {
 	// caller's goroutine. It must not block. After a panic or an abandoned
 	// attempt Call may still be running, or nobody is left to.
 	Finished(err error)
+	// WonAlone reports, once Call has returned nil, that it has decided the race, of
+	// which nothing is left but who waits for it. Finished is then called when the
+	// scope has let go of the attempt, and not at all for one that ran Here.
+	WonAlone() bool
 	// ContextEnded is called when the attempt's context, which is n's, has ended before
 	// the attempt has. It must not block.
 	ContextEnded(n *ctxnode.Node)
@@ -33,8 +37,8 @@ type Scope interface {
 	// Start starts w as a task with that name, under ctx, on a goroutine of its own.
 	Start(ctx context.Context, name string, w Work) Attempt
 	// Enter makes the task alone, and its context, which begins now, under ctx and
-	// limit, as of now. After an error there is none. Else Go or Here has to be called,
-	// and a limit that can change is from then on what it was now.
+	// limit, as of now, which is the present when it is zero. After an error there is
+	// none. Else Go or Here has to be called. limit must not change.
 	Enter(ctx context.Context, name string, w Work, limit *budget.Limit, now time.Time) (Attempt, error)
 	// Lend gives the slot of the calling task away until back is called.
 	Lend() (back func())
@@ -45,8 +49,11 @@ type Attempt interface {
 	// Go starts one that was entered on a goroutine of its own.
 	Go()
 	// Here runs one that was entered on the calling goroutine: it returns when its
-	// Work has finished. In a scope that abandons its stragglers it is Go.
-	Here()
+	// Work has finished. In a scope that abandons its stragglers it is Go. It reports
+	// whether it was not.
+	Here() bool
+	// Node is where its context comes from.
+	Node() *ctxnode.Node
 	// Lose ends the attempt's context, with a cause of kind race_lost.
 	Lose(why error)
 }

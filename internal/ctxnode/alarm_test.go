@@ -1,0 +1,96 @@
+package ctxnode
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
+
+	"github.com/stretchr/testify/assert"
+)
+
+type ringFunc func()
+
+func (f ringFunc) Ring() { f() }
+
+func in(d time.Duration, r Ringer) *Alarm {
+	now := time.Now()
+	return SetAlarm(now, now.Add(d), r)
+}
+
+// The timer of the one before is still set, for earlier or for later.
+func TestAnAlarmThatServesAgainRingsAtItsOwnTime(t *testing.T) {
+	for range 20 {
+		for _, before := range []time.Duration{time.Millisecond, time.Hour} {
+			in(before, ringFunc(func() { t.Error("it was stopped") })).Stop()
+			rung := make(chan time.Time)
+			began := time.Now()
+			in(5*time.Millisecond, ringFunc(func() { rung <- time.Now() }))
+			select {
+			case at := <-rung:
+				assert.GreaterOrEqual(t, at.Sub(began), 5*time.Millisecond)
+			case <-time.After(10 * time.Second):
+				t.Fatal("it did not ring")
+			}
+		}
+	}
+}
+
+// Each alarm rings once, or its Stop reports that it will not, also when both come in
+// the same instant and the next one gets its timer.
+func TestAnAlarmRingsOrWasStopped(t *testing.T) {
+	var all sync.WaitGroup
+	var stopped, late atomic.Int64
+	for range 4 {
+		all.Go(func() {
+			for i := range 3000 {
+				var rung atomic.Int32
+				over := make(chan struct{})
+				a := in(time.Duration(i%50)*time.Microsecond, ringFunc(func() { rung.Add(1); close(over) }))
+				for range i % 64 {
+					runtime.Gosched()
+				}
+				if a.Stop() {
+					stopped.Add(1)
+					assert.Zero(t, rung.Load())
+				} else {
+					late.Add(1)
+					<-over
+					assert.False(t, a.Stop(), "once more")
+				}
+			}
+		})
+	}
+	all.Wait()
+	assert.Positive(t, stopped.Load())
+	assert.Positive(t, late.Load())
+}
+
+// An alarm that nobody uses any more is not kept by its timer, which may be set to
+// fire in an hour.
+func TestAnAlarmThatThePoolLetsGoOfIsForgotten(t *testing.T) {
+	a := in(time.Hour, ringFunc(func() {}))
+	b := weak.Make(a.bell)
+	a.Stop()
+	a = nil
+	assert.Eventually(t, func() bool { runtime.GC(); return b.Value() == nil }, 10*time.Second, time.Millisecond)
+}
+
+func TestAnAlarmOfABubbleStaysThere(t *testing.T) {
+	in(time.Hour, ringFunc(func() {})).Stop()
+	for range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			for range 3 {
+				in(time.Minute, ringFunc(func() { t.Error("it was stopped") })).Stop()
+			}
+			rung := make(chan struct{})
+			in(2*time.Minute, ringFunc(func() { close(rung) }))
+			<-rung
+			assert.Equal(t, 2*time.Minute, time.Since(began))
+		})
+	}
+}
