@@ -29,7 +29,15 @@ func All[T any](ctx context.Context, name string, fs ...func(context.Context) (T
 			k := &tasks[i]
 			k.f, k.t.name, k.t.work = f, strconv.Itoa(i), k
 		}
-		s.startAll(len(tasks), func(i int) *task { return &tasks[i].t })
+		// One function starts them all, on as many goroutines: a function for each would
+		// be a piece of memory for each. Which goroutine gets which task says nothing,
+		// since all of them are started here.
+		var start func()
+		if len(tasks) > 1 {
+			taken := &s.c.taken
+			start = func() { tasks[taken.Add(1)-1].t.run() }
+		}
+		s.startAll(len(tasks), func(i int) *task { return &tasks[i].t }, start)
 		return nil
 	})
 	values := make([]T, len(fs))
@@ -42,8 +50,9 @@ func All[T any](ctx context.Context, name string, fs ...func(context.Context) (T
 }
 
 // startAll starts the n tasks of an All, the last of them on the goroutine of the
-// scope's body.
-func (s *Scope) startAll(n int, at func(i int) *task) {
+// scope's body. start, which is not called when there is only one, runs the first that
+// it has not run yet.
+func (s *Scope) startAll(n int, at func(i int) *task, start func()) {
 	c := s.c
 	if !c.admitAll(n, at) {
 		for i := range n {
@@ -60,7 +69,7 @@ func (s *Scope) startAll(n int, at func(i int) *task) {
 		case c.node.Ending() != nil: // one of them has failed meanwhile
 			t.refused(nil)
 		case i < n-1:
-			go t.run()
+			go start()
 		default:
 			t.runHere()
 		}
@@ -87,8 +96,7 @@ func (c *core) admitAll(n int, at func(i int) *task) bool {
 		t.seq = c.sequence
 		c.linkLocked(t)
 	}
-	c.started += n
-	c.running.Add(int32(n))
+	c.countLocked(n)
 	return true
 }
 

@@ -124,8 +124,6 @@ func (a *attemptTask) admitLocked() bool {
 		a.finished(fmt.Errorf("scope: attempt %q in scope %q, which is over: %w", a.task.name, c.node.Path(), ErrClosed))
 		return false
 	}
-	c.sequence++
-	a.seq = c.sequence
 	c.startedLocked(&a.task)
 	c.node.Mu.Unlock()
 	return true

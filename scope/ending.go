@@ -86,12 +86,12 @@ func (t *task) endsAlone(err error, here bool) bool {
 	} else if !t.stage.CompareAndSwap(running, stage) {
 		return false
 	}
-	if c.running.Add(-1) > 0 {
-		return true
+	over := c.over.Add(1)
+	var overrun time.Duration
+	if c.node.Ending() != nil && over == c.begun.Load() {
+		overrun = t.overrun() // nobody begins any more: the last one has the longest
 	}
-	// The last one has the longest overrun.
-	overrun := t.overrun()
-	if here && overrun == 0 {
+	if overrun == 0 && (here || over != c.awaited.Load()) {
 		return true
 	}
 	c.node.Mu.Lock() // also so that who is about to wait does so now, and is told
@@ -102,18 +102,6 @@ func (t *task) endsAlone(err error, here bool) bool {
 	c.node.Mu.Unlock()
 	idle.Wake()
 	return true
-}
-
-// sweepLocked takes those from the list that have ended alone. What was cut short
-// stays for the verdict.
-func (c *core) sweepLocked() {
-	for t := c.tasks; t != nil; {
-		next := t.next
-		if t.stage.Load() == endedAlone {
-			c.unlinkLocked(t)
-		}
-		t = next
-	}
 }
 
 // echoOf returns the stage of a task that ends with err when that is how a context that
@@ -257,8 +245,8 @@ func (t *task) goLocked(err error) (idle bool) {
 	if t.mode&service != 0 {
 		c.services--
 	} else {
-		c.running.Add(-1)
+		c.over.Add(1)
 	}
 	t.letGo() // in the same step: whoever gets the slot finds t gone
-	return c.running.Load() == 0
+	return !c.busyLocked()
 }

@@ -8,5 +8,9 @@ func ProfilesTaken() uint32 { return shared.count.Load() }
 func Listed(s *Scope) int {
 	s.c.node.Mu.Lock()
 	defer s.c.node.Mu.Unlock()
-	return int(s.c.listed)
+	n := 0
+	for t := s.c.tasks; t != nil; t = t.next {
+		n++
+	}
+	return n
 }

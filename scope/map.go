@@ -198,8 +198,8 @@ func (t *task) enlist() {
 	c.node.Mu.Lock()
 	defer c.node.Mu.Unlock()
 	t.mode &^= unlisted
-	c.started++
-	c.running.Add(1)
+	c.numberLocked(t)
+	c.countLocked(1)
 	c.linkLocked(t)
 }
 

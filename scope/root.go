@@ -136,8 +136,6 @@ func (r *Root) start(t *task, enter func(*ctxnode.Node) error) error {
 		c.node.Mu.Unlock()
 		return &budget.Cause{Kind: budget.Shutdown, Scope: c.node.Name, Task: t.name, Err: ErrClosed}
 	}
-	c.sequence++
-	t.seq = c.sequence
 	c.startedLocked(t)
 	c.node.Mu.Unlock()
 
@@ -145,7 +143,7 @@ func (r *Root) start(t *task, enter func(*ctxnode.Node) error) error {
 	node.PutUnder(&c.node)
 	if err := enter(node); err != nil {
 		c.node.Mu.Lock()
-		c.started--
+		c.ownLocked().unbegun++
 		t.leaveLocked(err)
 		c.node.Mu.Unlock()
 		return err
@@ -326,8 +324,12 @@ func (c *core) idleBy(ctx context.Context, at time.Time) bool {
 	defer context.AfterFunc(ctx, func() { once.Do(giveUp) })()
 	c.node.Mu.Lock()
 	defer c.node.Mu.Unlock()
-	for (c.liveLocked() > 0 || c.innerLocked() != nil) && !over {
-		c.node.Idle.Wait(&c.node.Mu)
+	for !over {
+		busy := c.busyLocked()
+		if !busy && c.services == 0 && c.innerLocked() == nil {
+			break
+		}
+		c.idleLocked(busy)
 	}
 	return c.liveLocked() == 0 && c.innerLocked() == nil
 }

@@ -162,7 +162,7 @@ func (c *core) endsCut(err error) *Error {
 		return nil
 	}
 	c.node.Mu.Lock()
-	if c.unusual != &nothingUnusual || c.listed > 0 || c.liveLocked() > 0 || c.helpers > 0 || c.waiters != nil {
+	if c.unusual != &nothingUnusual || c.tasks != nil || c.liveLocked() > 0 || c.helpers > 0 || c.waiters != nil {
 		c.node.Mu.Unlock()
 		return nil
 	}

@@ -77,35 +77,46 @@ func (s *Scope) with() *Scope {
 
 // A core is a scope's one piece of state. Its size is part of what a scope costs: what
 // few scopes have stands in unusual.
+//
+// The order of its fields is, too. Who starts tasks and who ends them are often two
+// processors, and a cache line that one of them writes for each task must hold nothing
+// that the other one looks at for each.
 type core struct {
-	node ctxnode.Node
+	// Written before the scope has tasks; slots also by SetSlots.
 
-	// All but what stands at the end is protected by node.Mu, so that a failure is
-	// recorded and the context ended in one step. What starting a task writes shares
-	// the cache line of the lock.
-
-	phase     phase
-	late      bool // the verdict is nil although the context had ended
-	keepGoing bool
-	ownSlots  bool   // SetSlots was called
-	services  int32  // how many services are live
-	listed    int32  // how many tasks stand in the list
-	helpers   int32  // goroutines that take items of a Map
-	tasks     *task  // the live ones, the youngest first, and among them some that endedAlone
-	sequence  uint64 // number of the last task, begun or skipped
-	waited    uint64 // number up to which a Wait has returned
-	started   int
-	waiters   *waiter // goroutines in Scope.Wait
-
-	running   atomic.Int32 // how many other tasks are live; also decremented without the lock, see endsAlone
-	taskWaits int32        // goroutines in Task.Wait
-	*unusual               // nothing is written here without ownLocked
-
-	handle Scope                 // what the body gets
-	body   uintptr               // where the caller's function begins, for reports; 0: the body is ours
 	env    *env                  // who looks on; nil for nobody
-	place  *treePlace            // in the live tree of a Root; nil: in none
 	slots  atomic.Pointer[slots] // of the tree it stands in; nil for none
+	handle Scope                 // what the body gets
+
+	node ctxnode.Node // its lock stands last in it, and makes a line with what follows
+
+	// From here to over all is protected by node.Mu, so that a failure is recorded and
+	// the context ended in one step.
+
+	// What starting a task writes.
+
+	phase     phase // looked at
+	late      bool  // the verdict is nil although the context had ended
+	keepGoing bool
+	ownSlots  bool          // SetSlots was called
+	begun     atomic.Uint32 // see tally.go
+	tasks     *task         // the live ones, the youngest first, and among them some that endedAlone
+	sequence  uint64        // number of the last task, begun or skipped
+
+	// What few look at, and what ending a task writes.
+
+	waited    uint64     // number up to which a Wait has returned
+	waiters   *waiter    // goroutines in Scope.Wait
+	*unusual             // nothing is written here without ownLocked
+	place     *treePlace // in the live tree of a Root; nil: in none
+	body      uintptr    // where the caller's function begins, for reports; 0: the body is ours; written before
+	helpers   int32      // goroutines that take items of a Map
+	taskWaits int32      // goroutines in Task.Wait
+	unswept   uint32     // see listedLocked
+
+	taken   atomic.Uint32 // of an All: how many of its tasks have a goroutine that has begun
+	over    atomic.Uint32 // see tally.go
+	awaited atomic.Uint32 // likewise
 }
 
 // A limited is a core whose scope has a limit of its own. Most inner ones inherit.
@@ -117,6 +128,8 @@ type limited struct {
 // unusual is what a scope does not have in which all goes well and nothing is set.
 type unusual struct {
 	skipped    int
+	unbegun    int // numbers that went to tasks which were not begun
+	services   int // how many services are live
 	cut        int // those of skipped that the verdict counts
 	panicGrace time.Duration
 	panics     []*PanicError
@@ -290,7 +303,7 @@ func (s *Scope) Stats() Stats {
 	c := s.c
 	c.node.Mu.Lock()
 	st := Stats{
-		Live: c.liveLocked(), Started: c.started, Skipped: c.skipped, Missing: len(c.missing),
+		Live: c.liveLocked(), Started: c.begunLocked(), Skipped: c.skipped, Missing: len(c.missing),
 		Stragglers: c.stragglers, Orphans: c.orphans, Overrun: c.overrun, Late: c.late,
 	}
 	c.node.Mu.Unlock()

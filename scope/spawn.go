@@ -86,9 +86,8 @@ func (c *core) admit(t *task, verb string) bool {
 		}
 		panic(fmt.Errorf("scope: %s(%q) in scope %q, which is over: %w", verb, t.name, c.node.Path(), ErrClosed))
 	}
-	c.sequence++
-	t.seq = c.sequence
 	if c.node.Ending() != nil {
+		c.numberLocked(t)
 		cause := c.node.Cause()
 		t.doneLocked(cause)
 		c.skippedLocked(t, cause)
@@ -124,30 +123,27 @@ func (c *core) leftCaller() bool {
 
 func (c *core) startedLocked(t *task) {
 	t.profiles = shared.count.Load()
-	c.started++
+	c.numberLocked(t)
 	if t.mode&service == 0 {
-		c.running.Add(1)
+		c.countLocked(1)
 	} else {
-		c.services++
+		c.ownLocked().services++
 		if c.phase != open {
 			c.node.Idle.Wake() // who joins tells it to end
 		}
 	}
 	c.linkLocked(t)
-	if c.listed > 2*c.running.Load()+unswept && c.node.Ending() == nil {
+	if c.sequence%sweepEvery == 0 && c.node.Ending() == nil {
 		c.sweepLocked()
 	}
 }
-
-// unswept is how many tasks that have ended alone may stand in a list in any case,
-// so that to take them out costs little for each.
-const unswept = 128
 
 // skippedLocked counts a task that was not begun. An optional one is missing; any
 // other makes the scope's work less than it was asked to be.
 func (c *core) skippedLocked(t *task, cause error) {
 	own := c.ownLocked()
 	own.skipped++
+	own.unbegun++
 	if t.mode&optional != 0 {
 		own.missing = append(own.missing, missing{t.seq, Missing{Task: t.name, Err: cause}})
 		return
@@ -169,7 +165,6 @@ func (t *task) refused(err error) {
 	}
 	cause := c.node.Cause()
 	c.node.Mu.Lock()
-	c.started--
 	t.leaveLocked(cause)
 	c.skippedLocked(t, cause)
 	c.node.Mu.Unlock()

@@ -16,28 +16,33 @@ import (
 //	 │         ├──────▶ done      it panicked: its goroutine stays parked until Run re-raises
 //	 │         └──────▶ abandoned ──▶ done    it did not obey, and its scope goes on without it
 //	 └──▶ done (skipped)          the scope's context had ended
+//
+// Its first half is one cache line, with what running and ending it looks at, often on
+// another processor than the one that started it; that one goes on to write into the
+// other half, when it links the next task.
 type task struct {
 	core *core
-	name string
 	work work
-	view ctxnode.View  // its context, when it has no node of its own
 	node *ctxnode.Node // of a task with a limit or an earlier end; else nil
 	more *more         // what few tasks have; nil for the others
+	fate *fate         // nil: it has returned nil, if it is done, and nobody waits for it alone; under the core's node.Mu
 
 	profiles uint32 // how many profiles had been taken when it began; written before
 	stage    atomic.Uint32
 	helped   bool // it runs on a goroutine that takes items of a Map; its own
 
 	// Protected by the core's node.Mu.
-	mode       mode
-	done       bool  // it has ended; of one that did so alone its stage tells: see overLocked
-	panicking  bool  // its goroutine is parked until Run re-raises
-	covered    bool  // a Task.Wait has returned its outcome
-	abandoned  bool  // its scope no longer waits for it
-	reported   bool  // as a straggler
-	prev, next *task // in the core's list of live tasks
-	seq        uint64
-	fate       *fate // nil: it has returned nil, if it is done, and nobody waits for it alone
+	mode      mode
+	done      bool // it has ended; of one that did so alone its stage tells: see overLocked
+	panicking bool // its goroutine is parked until Run re-raises
+	covered   bool // a Task.Wait has returned its outcome
+	abandoned bool // its scope no longer waits for it
+	reported  bool // as a straggler
+
+	name       string
+	view       ctxnode.View // its context, when it has no node of its own
+	prev, next *task        // in the core's list of live tasks; under its node.Mu
+	seq        uint64       // likewise
 }
 
 // A fate is what few tasks have. It is under the core's node.Mu.
@@ -239,9 +244,6 @@ func (t *task) call() error {
 	return t.work.call(t.context())
 }
 
-// liveLocked returns how many tasks are live.
-func (c *core) liveLocked() int { return int(c.running.Load()) + int(c.services) }
-
 // everyLocked returns the tasks in the list, and the items that are in none, for which
 // f answers true.
 func (c *core) everyLocked(f func(*task) bool) (all []*task) {
@@ -268,7 +270,6 @@ func (c *core) linkLocked(t *task) {
 		t.next.prev = t
 	}
 	c.tasks = t
-	c.listed++
 }
 
 func (c *core) unlinkLocked(t *task) {
@@ -281,5 +282,4 @@ func (c *core) unlinkLocked(t *task) {
 		t.next.prev = t.prev
 	}
 	t.prev, t.next = nil, nil
-	c.listed--
 }

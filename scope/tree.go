@@ -182,7 +182,7 @@ func (c *core) line() (l *scopeLine, orphans []taskLine) {
 	}
 	l.Left, l.Overdue, ended = endOf(&c.node, now)
 	l.Limit = limitOf(&c.node)
-	l.Live, l.Started, l.Skipped, l.Orphans = c.liveLocked(), c.started, c.skipped, c.orphans
+	l.Live, l.Started, l.Skipped, l.Orphans = c.liveLocked(), c.begunLocked(), c.skipped, c.orphans
 	for in := c.innerLocked(); in != nil; in = in.place.next {
 		l.children = append(l.children, in)
 	}

@@ -255,8 +255,8 @@ func (c *core) echoesLocked() (errs []error) {
 			continue
 		}
 		if words == nil {
-			words = make([]TaskError, 0, c.listed)
-			errs = make([]error, 0, c.listed)
+			words = make([]TaskError, 0, c.listedLocked())
+			errs = make([]error, 0, c.listedLocked())
 		}
 		words = append(words, TaskError{Task: t.title(), Err: t.errLocked(), Induced: true})
 		errs = append(errs, &words[len(words)-1])

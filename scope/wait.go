@@ -38,7 +38,7 @@ func (s *Scope) Wait() error {
 		c.waiters = w
 		back := c.lendLocked()
 		for c.busyLocked() {
-			c.node.Idle.Wait(&c.node.Mu)
+			c.idleLocked(true)
 			if w.suspect {
 				w.suspect = false
 				c.node.Mu.Unlock()
@@ -61,9 +61,6 @@ func (s *Scope) Wait() error {
 	}
 	return verdict
 }
-
-// busyLocked reports whether a task runs that is no service.
-func (c *core) busyLocked() bool { return c.running.Load() > 0 }
 
 // lendLocked lends the slot of the calling task, and returns the call that takes it
 // back, with node.Mu held as well; nil where there are no slots.
@@ -260,9 +257,13 @@ func (c *core) joinLocked() {
 	if c.liveLocked() > 0 { // also for services: their last work may need slots
 		back = c.lendLocked()
 	}
-	for c.liveLocked() > 0 || c.helpers > 0 {
-		if c.busyLocked() || !c.endServicesLocked() {
-			c.node.Idle.Wait(&c.node.Mu)
+	for {
+		busy := c.busyLocked()
+		if !busy && c.services == 0 && c.helpers == 0 {
+			break
+		}
+		if busy || !c.endServicesLocked() {
+			c.idleLocked(busy)
 		}
 	}
 	c.phase = cleaning // before back, which lets go of the lock
@@ -287,8 +288,12 @@ func (c *core) joinWithin() bool {
 	var timer *time.Timer
 	c.node.Mu.Lock()
 	defer c.node.Mu.Unlock()
-	for (c.liveLocked() > 0 || c.helpers > 0) && !expired {
-		if !c.busyLocked() && c.endServicesLocked() {
+	for !expired {
+		busy := c.busyLocked()
+		if !busy && c.services == 0 && c.helpers == 0 {
+			break
+		}
+		if !busy && c.endServicesLocked() {
 			continue
 		}
 		if timer == nil {
@@ -304,7 +309,7 @@ func (c *core) joinWithin() bool {
 			})
 			defer timer.Stop()
 		}
-		c.node.Idle.Wait(&c.node.Mu)
+		c.idleLocked(busy)
 	}
 	if c.liveLocked() > 0 || c.helpers > 0 {
 		return false

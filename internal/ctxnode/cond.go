@@ -39,6 +39,9 @@ func (c *Cond) Wait(mu *sync.Mutex) {
 	sleepers.Put(s)
 }
 
+// Awaited reports whether somebody waits for c.
+func (c *Cond) Awaited() bool { return c.first != nil }
+
 // Wake wakes all who wait for c.
 func (c *Cond) Wake() { c.Take().Wake() }
 
