@@ -117,3 +117,34 @@ func TestTheHedgeOfAFailedAttemptHasItsDeadline(t *testing.T) {
 		}
 	}
 }
+
+// The first attempt fails in the instant in which its hedge is due: both need a group,
+// and whoever comes second finds the other's attempt in the race.
+func TestAnAttemptThatFailsAsItsHedgeIsDueMakesTheGroupOnce(t *testing.T) {
+	for name, inline := range map[string]bool{"own goroutine": false, "inline": true} {
+		t.Run(name, func(t *testing.T) {
+			inScope(t, func(ctx context.Context, s *scope.Scope) {
+				s.SetStragglers(-1, scope.Wait)
+				for i := range rounds(2000) {
+					delay := time.Duration(i%60) * time.Microsecond
+					began := time.Now()
+					v, err := race.Config[int]{Inline: inline, After: every(delay)}.Hedge(ctx, "q", func(ctx context.Context) (int, error) {
+						if race.Attempt(ctx) > 0 {
+							return 1, nil
+						}
+						for time.Since(began) < delay {
+							if i%2 == 0 {
+								runtime.Gosched()
+							}
+						}
+						return 0, assert.AnError
+					})
+					require.NoError(t, err)
+					require.Equal(t, 1, v)
+				}
+				require.NoError(t, s.Wait())
+				assert.Empty(t, ctxnode.Find(ctx).Node().Children())
+			})
+		})
+	}
+}

@@ -127,14 +127,14 @@ func (c *contest) enterGroup(ctx context.Context, limit *budget.Limit, now time.
 // regroup returns the group of a race that goes on, made by now.
 func (c *contest) regroup() *group {
 	c.mu.Lock()
-	g := c.group
+	g, only := c.group, c.entrants // under one hold: with the group others come
 	c.mu.Unlock()
 	if g != nil {
 		return g
 	}
-	// The first attempt is the only one so far. What bounds it bounds the others: the
-	// limit is what it was at the beginning.
-	first := c.entrants.handle.Node()
+	// What bounds the first attempt bounds the others: the limit is what it was at the
+	// beginning.
+	first := only.handle.Node()
 	g = &group{contest: c}
 	g.Owner, g.Limit = g, first.Limit
 	deadline, _ := first.Deadline()
