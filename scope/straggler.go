@@ -276,8 +276,10 @@ func (t *task) lateLocked(again bool) bool {
 	return late
 }
 
+// sinceEnd returns how long ago e was. A nil e is that of a task which was late in its
+// scope's context, and has got one of its own since that does not know of the end yet.
 func sinceEnd(now time.Time, e *ctxnode.Ending) time.Duration {
-	if e.At.IsZero() {
+	if e == nil || e.At.IsZero() {
 		return 0
 	}
 	return max(now.Sub(e.At), 0) // it may have ended since

@@ -28,3 +28,9 @@ func TestAReportWaitsWhileACrowdLeaves(t *testing.T) {
 	close(rest)
 	all.Wait()
 }
+
+// A task may be found late before it has got its own context, which is then the one
+// that is asked, and has not been told of the end.
+func TestATaskWhoseOwnContextDoesNotKnowOfTheEndIsNotOverdueYet(t *testing.T) {
+	assert.Zero(t, sinceEnd(time.Now(), nil))
+}

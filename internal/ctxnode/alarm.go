@@ -35,7 +35,8 @@ type Ringer interface{ Ring() }
 var alarms sync.Pool // of *Alarm without a ringer
 
 // SetAlarm returns an alarm that calls r at the instant at. now is what the caller has
-// just read from the clock, or zero.
+// just read from the clock, or zero. Until then r has to lead to the alarm: one that
+// nobody holds is collected, and does not ring.
 func SetAlarm(now, at time.Time, r Ringer) *Alarm {
 	if now.IsZero() {
 		now = time.Now()

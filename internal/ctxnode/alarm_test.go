@@ -28,13 +28,14 @@ func TestAnAlarmThatServesAgainRingsAtItsOwnTime(t *testing.T) {
 			in(before, ringFunc(func() { t.Error("it was stopped") })).Stop()
 			rung := make(chan time.Time)
 			began := time.Now()
-			in(5*time.Millisecond, ringFunc(func() { rung <- time.Now() }))
+			a := in(5*time.Millisecond, ringFunc(func() { rung <- time.Now() }))
 			select {
 			case at := <-rung:
 				assert.GreaterOrEqual(t, at.Sub(began), 5*time.Millisecond)
 			case <-time.After(10 * time.Second):
 				t.Fatal("it did not ring")
 			}
+			runtime.KeepAlive(a) // as the ringers of others do: see SetAlarm
 		}
 	}
 }
