@@ -11,7 +11,7 @@ import (
 // (BenchmarkEnter, within).
 //
 // Nearly all alarms are stopped long before their time, and to stop a timer and to set
-// it again costs three times as much as all else about them. So the timer of a stopped
+// it again is most of what they cost. So the timer of a stopped
 // one is left alone, and mostly the next one finds that it is set early enough: it then
 // fires once for nobody, or for somebody who wants to be called later, and is set to that.
 type Alarm struct {
