@@ -107,7 +107,7 @@ func (c *conn) startWith(ctx context.Context, phase string, arm func(limit time.
 	switch {
 	case climbs && k.user.Done() != nil:
 		if c.cut == nil {
-			c.cut = newCut(c.db.dials.replace)
+			c.cut = newCut()
 		}
 		k.ladder = &k.steps
 		k.ladder.cut, k.ladder.slush, k.ladder.patience = c.cut, k.slush, c.db.patience()

@@ -38,8 +38,6 @@ const (
 	// mostSpare bounds what nobody waits for. A server that comes back serves them all at
 	// once, and the first is there the later.
 	mostSpare = 8
-	// mostReplaced is how many of these may be there for a connection to be replaced that has been cut.
-	mostReplaced = 2
 )
 
 // A dial is one login.
@@ -112,17 +110,6 @@ func (s *dials) get(ctx context.Context) (driver.Conn, error) {
 			s.leave(d)
 			return nil, ctx.Err()
 		}
-	}
-}
-
-// replace begins a login for a connection that is about to be cut, so that it is at the door when
-// a server that hangs is back.
-func (s *dials) replace() {
-	s.mu.Lock()
-	enough := s.closed || len(s.free) >= mostReplaced
-	s.mu.Unlock()
-	if !enough {
-		s.leave(s.begin(context.Background()))
 	}
 }
 

@@ -179,26 +179,3 @@ func TestAPanicOfADriverIsTheCallers(t *testing.T) {
 	defer db.Close()
 	assert.PanicsWithValue(t, "of the driver", func() { _ = db.PingContext(t.Context()) })
 }
-
-// The server hangs: the login for the connection that is cut begins then, and not with the next call.
-func TestAConnectionThatIsCutIsReplacedAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := &killable{deaf: true, began: time.Now(), kills: map[int64]chan struct{}{1: make(chan struct{}, 1)}}
-		db := curfewsql.Wrap(server, curfewsql.WithDialect(server))
-		defer db.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err := db.ExecContext(ctx, "work")
-		require.Error(t, err)
-		synctest.Wait()
-		conns := func() int64 {
-			server.mu.Lock()
-			defer server.mu.Unlock()
-			return server.conns
-		}
-		before := conns()
-		_, err = db.ExecContext(t.Context(), "next")
-		require.NoError(t, err)
-		assert.Equal(t, before, conns())
-	})
-}

@@ -38,7 +38,7 @@
 // bound by the transaction's ctx as well as by its own. Under [Without] no limit is sent.
 //
 // A login goes on for up to three seconds behind the call that began it, and the next one that needs a
-// connection takes it; one is begun for a connection that is cut. Eight at most wait for somebody.
+// connection takes it. Eight at most wait for somebody.
 //
 // # Transactions
 //

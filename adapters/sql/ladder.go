@@ -49,16 +49,15 @@ type ender interface {
 	endBehind()
 }
 
-// A cut is the end of a connection's socket. The connection is replaced before.
+// A cut is the end of a connection's socket.
 type cut struct {
 	context.Context
-	cancel  context.CancelFunc
-	replace func()
+	cancel context.CancelFunc
 }
 
-func newCut(replace func()) *cut {
+func newCut() *cut {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &cut{ctx, cancel, replace}
+	return &cut{ctx, cancel}
 }
 
 func (l *ladder) Done() <-chan struct{} { return l.cut.Done() }
@@ -110,20 +109,14 @@ func (l *ladder) run(from time.Time, slush time.Duration, why error) {
 	l.mu.Unlock()
 	defer close(l.climb)
 
-	replace := sync.OnceFunc(l.cut.replace)
 	if l.ender != nil && l.wait(from.Add(slush*20/100)) {
-		// A server that has not even answered this by then hangs. The login is to be at its door
-		// before what the driver sends when the socket ends.
-		hangs := time.AfterFunc(time.Until(from.Add(slush*60/100)), replace)
 		l.strike(from.Add(slush * time.Duration(l.patient) / 100))
-		hangs.Stop()
 	}
 	if l.wait(l.until) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if !l.ended {
 			l.err = why
-			replace()
 			l.cut.cancel()
 			if l.ender != nil && !l.killed && !(l.armed && why == context.DeadlineExceeded) {
 				l.ender.endBehind()
