@@ -26,24 +26,12 @@ const (
 
 // storm has a hundred statements run into their deadlines at once, each on a connection of pool.
 func storm(t *testing.T, pool *pgxpool.Pool) {
-	var wait, got sync.WaitGroup
-	got.Add(stormed)
-	for range stormed {
-		wait.Go(func() {
-			conn, err := pool.Acquire(context.Background())
-			got.Done()
-			if !assert.NoError(t, err) {
-				return
-			}
-			defer conn.Release()
-			got.Wait() // all at once
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-			defer cancel()
-			err = run(ctx, conn, runaways["sleep"])
-			assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err), "%v", err)
-		})
-	}
-	wait.Wait()
+	atOnce(t, pool, stormed, func(conn *pgxpool.Conn) {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		err := run(ctx, conn, runaways["sleep"])
+		assert.Equal(t, budget.DeadlineExceeded, budget.KindOf(err), "%v", err)
+	})
 }
 
 func TestCase45_AHundredDeadlinesAtOnceMakeNoStormOfConnections(t *testing.T) {

@@ -35,7 +35,7 @@ func TestCase54_AStartupOptionThatAPoolerIgnoresIsInForceAllTheSameAndTheLimitIs
 	bouncer := servers.StartPgBouncer(t, server, "ignore_startup_parameters=statement_timeout")
 	eachMode(t, func(t *testing.T, mode pgx.QueryExecMode) {
 		if mode == pgx.QueryExecModeCacheStatement {
-			t.Skip("is not for poolers that pool transactions")
+			t.Skip("pgx's named statements do not survive a pooler in transaction mode, ours or not")
 		}
 		proxy := netproxy.New(t, bouncer.Addr())
 		cfg := config(t, bouncer, proxy.Addr(), mode)
@@ -146,10 +146,16 @@ func TestCase54_ALimitThatTheServerDoesNotHaveIsReported(t *testing.T) {
 	})
 }
 
-// fresh has f run at once with each of size new connections of pool.
+// fresh is atOnce with new connections.
 func fresh(t *testing.T, pool *pgxpool.Pool, size int, f func(*pgxpool.Conn)) {
 	t.Helper()
 	pool.Reset()
+	atOnce(t, pool, size, f)
+}
+
+// atOnce has f run at once with each of size connections of pool.
+func atOnce(t *testing.T, pool *pgxpool.Pool, size int, f func(*pgxpool.Conn)) {
+	t.Helper()
 	var wait, got sync.WaitGroup
 	got.Add(size)
 	for range size {
