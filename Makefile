@@ -6,8 +6,13 @@ FUZZTIME ?= 60s
 BENCH    ?= .
 COUNT    ?= 1
 SUITE    ?=
+CASE     ?=
 
 export FUZZTIME
+
+# As they were given: make would take the $ out of a regexp.
+regexp = '$(value $(1))'
+picked = -suite '$(SUITE)' -case $(call regexp,CASE)
 
 .DEFAULT_GOAL := help
 .PHONY: help test race stress fuzz bench rivals tables micro twin lint api tidy servers
@@ -22,23 +27,23 @@ race: ## The same, but fail without the race detector and install nothing
 	@CURFEW_RACE=required CURFEW_SERVERS=skip scripts/test.sh -count=1
 
 stress: ## Repeat what tests repeat STRESS (10) times as often; RUN=regexp picks tests
-	@CURFEW_STRESS=$(STRESS) CURFEW_SERVERS=skip scripts/test.sh -count=1 -timeout=6h -run='$(RUN)'
+	@CURFEW_STRESS=$(STRESS) CURFEW_SERVERS=skip scripts/test.sh -count=1 -timeout=6h -run=$(call regexp,RUN)
 
 fuzz: ## Run each fuzz function for FUZZTIME (60s)
 	@scripts/fuzz.sh
 
-bench: ## Measure everything beside other libraries, in under 15 minutes; SUITE=cancel,hedge picks
+bench: ## Measure everything beside other libraries, in under 15 minutes; SUITE=cancel,hedge and CASE=regexp pick
 	@mkdir -p bench/out
-	@go run ./bench/cmd/curfewbench -suite '$(SUITE)' -html bench/out/report.html $(if $(SUITE),,-save bench/out/results.jsonl)
+	@go run ./bench/cmd/curfewbench $(picked) -html bench/out/report.html $(if $(SUITE)$(value CASE),,-save bench/out/results.jsonl)
 
-rivals: ## The same as a quick look, in under 2 minutes; SUITE=cancel,hedge picks
-	@go run ./bench/cmd/curfewbench -quick -suite '$(SUITE)'
+rivals: ## The same as a quick look, in under 2 minutes; SUITE=cancel,hedge and CASE=regexp pick
+	@go run ./bench/cmd/curfewbench -quick $(picked)
 
 tables: ## Put the figures of the last whole make bench into the tables of README.md and docs
 	@scripts/tables.sh
 
 micro: ## Run the root module's own benchmarks; BENCH=regexp picks, COUNT repeats
-	@go test -run='^$$' -bench='$(BENCH)' -benchmem -count=$(COUNT) ./...
+	@go test -run='^$$' -bench=$(call regexp,BENCH) -benchmem -count=$(COUNT) ./...
 
 twin: ## Compare a task's cost with and without the hooks that nobody uses
 	@scripts/twin.sh

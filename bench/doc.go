@@ -4,6 +4,7 @@
 // curfew alone lie beside the code they measure.
 //
 //	go run ./bench/cmd/curfewbench -suite fanout,cancel
+//	go run ./bench/cmd/curfewbench -suite fanout -case '^4 tasks$' -cpuprofile cpu.prof
 //	go test -run='^$' -bench=Fanout -count=10 ./bench | benchstat -
 //
 // A [Suite] is a list of cases, a [Case] is one piece of work, and a [System] is

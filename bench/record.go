@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 )
 
 // About describes a run: where it took place and of what.
@@ -137,6 +138,22 @@ func (rec Record) Of(suite, name, system, metric string) float64 {
 		}
 	}
 	return math.NaN()
+}
+
+// Missing names the cases of which the record has no figure: those that were not asked
+// for, that came after a run ended early, or that could not be measured where it took
+// place. A record without any is of a whole run.
+func (rec Record) Missing() []string {
+	var missing []string
+	have := rec.cases()
+	for _, s := range Suites() {
+		for _, c := range s.Cases(Scale{Quick: rec.About.Quick}) {
+			if !slices.Contains(have, key{s.Name, c.Name}) {
+				missing = append(missing, s.Name+": "+c.Name)
+			}
+		}
+	}
+	return missing
 }
 
 // findings are what the bounds of a requirement were measured to be.

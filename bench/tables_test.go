@@ -46,12 +46,13 @@ func TestTheTablesOfTheDocumentsAreThoseOfTheRecordThatIsKept(t *testing.T) {
 	}
 }
 
-func TestTheRecordThatIsKeptHasEveryBound(t *testing.T) {
+func TestTheRecordThatIsKeptIsWholeAndHasEveryBound(t *testing.T) {
 	f, err := os.Open("results.jsonl")
 	require.NoError(t, err)
 	defer f.Close()
 	rec, err := ReadRecord(f)
 	require.NoError(t, err)
+	assert.Empty(t, rec.Missing())
 	for _, q := range Requirements() {
 		for _, found := range rec.findings(q) {
 			assert.NotEqual(t, "not measured", found.verdict(), "%s, %s: %s", q.Suite, q.Case, found)
@@ -72,6 +73,23 @@ func TestARecordReadsBackWhatAResultWrote(t *testing.T) {
 	assert.ErrorContains(t, err, "must describe the run")
 	_, err = ReadRecord(strings.NewReader("{\"machine\":\"m\"}\nno\n"))
 	assert.ErrorContains(t, err, "line 2")
+}
+
+func TestARecordIsWholeWhenItHasEveryCaseOfItsScale(t *testing.T) {
+	for _, about := range []About{{Machine: "m"}, {Machine: "m", Quick: true}} {
+		rec := Record{About: about}
+		var all []string
+		for _, s := range Suites() {
+			for _, c := range s.Cases(Scale{Quick: about.Quick}) {
+				rec.Lines = append(rec.Lines, Line{Suite: s.Name, Case: c.Name, System: "curfew", Metric: c.main()})
+				all = append(all, s.Name+": "+c.Name)
+			}
+		}
+		assert.Empty(t, rec.Missing())
+		last := len(rec.Lines) - 1
+		assert.Equal(t, all[last:], Record{about, rec.Lines[:last]}.Missing(), "a run that ended early")
+		assert.Equal(t, all, Record{About: about}.Missing())
+	}
 }
 
 func TestTablesAreFilledBetweenTheirLinesAndNothingElseChanges(t *testing.T) {

@@ -5,6 +5,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-last=bench/out/results.jsonl kept=bench/results.jsonl
-if [ -e $last ] && [ $last -nt $kept ]; then cp $last $kept; fi
-go run ./bench/cmd/benchtables -from $kept README.md docs/performance.md
+last=bench/out/results.jsonl kept=bench/results.jsonl from=$kept
+if [ -e $last ] && [ $last -nt $kept ]; then from=$last; fi
+# It refuses what is not of a whole run, as of a make bench that was interrupted; what is
+# kept then stays as it is.
+go run ./bench/cmd/benchtables -from $from README.md docs/performance.md
+if [ $from != $kept ]; then cp $from $kept; fi

@@ -1,4 +1,6 @@
-// Command benchtables makes the tables in documents from what curfewbench has saved.
+// Command benchtables makes the tables in documents from what curfewbench has saved of a
+// whole run. What was saved of some suites or cases, or of a run that ended early, is
+// refused, and changes nothing.
 //
 //	benchtables -from results.jsonl README.md docs/performance.md
 package main
@@ -8,12 +10,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/curfew-go/curfew/bench"
 )
 
 func main() {
-	from := flag.String("from", "", "the `file` that curfewbench -save wrote")
+	from := flag.String("from", "", "the `file` that curfewbench -save wrote in a run of all cases")
 	flag.Parse()
 	if err := run(*from, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "benchtables:", err)
@@ -31,6 +34,9 @@ func run(from string, documents []string) error {
 	record, err := bench.ReadRecord(f)
 	if err != nil {
 		return err
+	}
+	if missing := record.Missing(); len(missing) > 0 {
+		return fmt.Errorf("%s is not of a whole run; it has no figures of\n\t%s", from, strings.Join(missing, "\n\t"))
 	}
 	filled := map[string][]byte{}
 	for _, name := range documents {

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -22,11 +23,40 @@ func TestDocumentsAreFilledOrNoneIsChanged(t *testing.T) {
 		return string(text)
 	}
 	const table = "<!-- curfewbench: run -->\n<!-- end of curfewbench -->\n"
-	from := write("results", `{"machine":"m","go":"go1","commit":"c","date":"2026-01-02","quick":false}`+"\n")
+	const from = "../../results.jsonl" // the one that is kept
 	good, bad := write("good", table), write("bad", "no table")
 	assert.ErrorContains(t, run(from, []string{good, bad}), "bad: ")
 	assert.Equal(t, table, read(good))
 	require.NoError(t, run(from, []string{good}))
-	assert.Contains(t, read(good), "on m, go1, commit c")
+	assert.Contains(t, read(good), "Measured in one run of")
 	assert.Error(t, run(filepath.Join(dir, "nothing"), nil))
+}
+
+func TestARecordOfPartOfTheCasesIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	from, document := filepath.Join(dir, "results"), filepath.Join(dir, "document")
+	const table = "<!-- curfewbench: run -->\n<!-- end of curfewbench -->\n"
+	require.NoError(t, os.WriteFile(document, []byte(table), 0o600))
+	whole, err := os.ReadFile("../../results.jsonl")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(from, whole, 0o600))
+	require.NoError(t, run(from, []string{document}))
+	filled, err := os.ReadFile(document)
+	require.NoError(t, err)
+	assert.NotEqual(t, table, string(filled))
+
+	var part []string
+	for line := range strings.Lines(string(whole)) {
+		if !strings.Contains(line, `"case":"4 deep"`) {
+			part = append(part, line)
+		}
+	}
+	require.NoError(t, os.WriteFile(from, []byte(strings.Join(part, "")), 0o600))
+	require.NoError(t, os.WriteFile(document, []byte(table), 0o600))
+	err = run(from, []string{document})
+	require.ErrorContains(t, err, "is not of a whole run; it has no figures of\n\tnested: 4 deep")
+	assert.NotContains(t, err.Error(), "1 deep")
+	left, err := os.ReadFile(document)
+	require.NoError(t, err)
+	assert.Equal(t, table, string(left))
 }

@@ -1,20 +1,18 @@
 // Command curfewbench measures curfew beside other libraries, within one run on the
 // machine it runs on. See -h for its flags.
+//
+//	curfewbench -suite fanout,nested -case '^(1|4) '
+//
+// measures only the cases of these two suites whose names begin so.
 package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
-	"runtime"
-	"runtime/debug"
 	"runtime/pprof"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -29,44 +27,6 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, term.IsTerminal(int(os.Stderr.Fd()))))
 }
 
-// options are what the flags say.
-type options struct {
-	suites []bench.Suite
-	scale  bench.Scale
-	json   bool
-	save   string
-	html   string
-	check  bool
-}
-
-// parse returns the exit code of arguments that are not to be run, or -1.
-func parse(args []string, stderr io.Writer) (o options, code int) {
-	flags := flag.NewFlagSet("curfewbench", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	names := flags.String("suite", "", "comma-separated `suites` to run; all of them by default: "+strings.Join(known(), ", "))
-	flags.BoolVar(&o.scale.Quick, "quick", false, "fewer and shorter rounds: a look, not a measurement")
-	flags.BoolVar(&o.json, "json", false, "write lines of JSON instead of tables")
-	flags.StringVar(&o.save, "save", "", "also write the lines of JSON to this `file`")
-	flags.StringVar(&o.html, "html", "", "also write a page with plots to this `file`")
-	flags.BoolVar(&o.check, "check", false, "exit with code 1 when a bound is missed")
-	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return o, 0
-		}
-		return o, 2
-	}
-	if flags.NArg() > 0 {
-		fmt.Fprintf(stderr, "curfewbench: unexpected argument %q\n", flags.Arg(0))
-		return o, 2
-	}
-	var err error
-	if o.suites, err = pick(*names); err != nil {
-		fmt.Fprintln(stderr, err)
-		return o, 2
-	}
-	return o, -1
-}
-
 // run returns the exit code: 2 for arguments that are wrong, 1 when a system failed, the
 // report could not be written or, with -check, a bound was missed, else 0.
 func run(args []string, stdout, stderr io.Writer, terminal bool) int {
@@ -75,7 +35,13 @@ func run(args []string, stdout, stderr io.Writer, terminal bool) int {
 		return code
 	}
 	defer bench.StopServers()
+	stop, err := profile(o.profile)
+	if err != nil {
+		fmt.Fprintln(stderr, "curfewbench:", err)
+		return 1
+	}
 	missed, failed, err := measure(o, stdout, stderr, terminal)
+	err = errors.Join(err, stop())
 	switch {
 	case err != nil:
 		fmt.Fprintln(stderr, "curfewbench:", err)
@@ -84,6 +50,22 @@ func run(args []string, stdout, stderr io.Writer, terminal bool) int {
 		return 1
 	}
 	return 0
+}
+
+// profile writes a CPU profile to the file until it is stopped; without a name it does
+// nothing.
+func profile(file string) (stop func() error, err error) {
+	if file == "" {
+		return func() error { return nil }, nil
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() error { pprof.StopCPUProfile(); return f.Close() }, nil
 }
 
 // measure runs the suites. It returns how many bounds were missed, and whether a
@@ -182,92 +164,6 @@ func (p progress) end() {
 	if p.bar != nil {
 		_ = p.bar.Add(1)
 	}
-}
-
-func known() []string {
-	var names []string
-	for _, s := range bench.Suites() {
-		names = append(names, s.Name)
-	}
-	return names
-}
-
-func pick(names string) ([]bench.Suite, error) {
-	if names == "" {
-		return bench.Suites(), nil
-	}
-	var picked []bench.Suite
-	for name := range strings.SplitSeq(names, ",") {
-		i := slices.Index(known(), strings.TrimSpace(name))
-		if i < 0 {
-			return nil, fmt.Errorf("curfewbench: no suite %q; there are %s", name, strings.Join(known(), ", "))
-		}
-		picked = append(picked, bench.Suites()[i])
-	}
-	return picked, nil
-}
-
-func describe(quick bool) bench.About {
-	a := bench.About{
-		Machine: fmt.Sprintf("%s/%s, %d processors, GOMAXPROCS %d", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.GOMAXPROCS(0)),
-		Go:      runtime.Version(), Commit: commit(), Date: time.Now().UTC().Format(time.RFC3339), Quick: quick, Load: load(),
-	}
-	if model := cpuModel(); model != "" {
-		a.Machine = model + ", " + a.Machine
-	}
-	return a
-}
-
-// commit is of the sources that the program was built from. The go command writes it
-// into programs that it builds and not into those that it runs, so git is asked next.
-func commit() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		id, changed := "", ""
-		for _, s := range info.Settings {
-			switch {
-			case s.Key == "vcs.revision":
-				id = s.Value
-			case s.Key == "vcs.modified" && s.Value == "true":
-				changed = " with changes"
-			}
-		}
-		if id != "" {
-			return id + changed
-		}
-	}
-	id, err := exec.Command("git", "rev-parse", "HEAD").Output()
-	if err != nil {
-		return "unknown"
-	}
-	text := strings.TrimSpace(string(id))
-	if changes, err := exec.Command("git", "status", "--porcelain", "--untracked-files=no").Output(); err == nil && len(changes) > 0 {
-		text += " with changes"
-	}
-	return text
-}
-
-// load is the load average of the last minute. It is known on Linux only.
-func load() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return ""
-	}
-	minute, _, _ := strings.Cut(string(text), " ")
-	return minute
-}
-
-// cpuModel is known on Linux only.
-func cpuModel() string {
-	text, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(string(text)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
 }
 
 func writeHTML(path string, about bench.About, results []bench.Result) error {
