@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 // drained takes until it is denied and returns how many were granted.
@@ -24,7 +26,7 @@ func drained(b *Budget) int {
 func TestStatsSaysExactlyHowManyWouldBeAllowed(t *testing.T) {
 	var checked, backs, hedges, sets int
 	synctest.Test(t, func(t *testing.T) {
-		for range stress(2000) {
+		for range stress.Rounds(2000) {
 			c := Config{
 				Ratio:     []float64{-1, 0.07, 0.3, 0.7, 1, 2}[rand.IntN(6)],
 				PerSecond: []float64{-1, 0.5, 1, 3}[rand.IntN(4)],

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/retrybudget"
 	"github.com/curfew-go/curfew/retrybudget/pooltest"
 )
@@ -149,7 +150,7 @@ func TestCreditOfAFleetIsConservedAndNoWindowIsOverspent(t *testing.T) {
 	var granted, crashes, lent, credit int
 	var fullest float64
 	var happened [5]int
-	for round := range retrybudget.Stress(6) {
+	for round := range stress.Rounds(6) {
 		ratio, floor, burst := 0.1, 3.0, 5.0
 		switch round % 3 { // what would hide in the other one
 		case 0:
@@ -233,7 +234,7 @@ func TestCreditOfAFleetIsConservedAndNoWindowIsOverspent(t *testing.T) {
 // while its timer calls: what it spends is what it earned and was lent.
 func TestGoroutinesOfOneMemberNeverSpendMoreThanTheyWereLent(t *testing.T) {
 	var granted, denied int64
-	for range retrybudget.Stress(20) {
+	for range stress.Rounds(20) {
 		synctest.Test(t, func(t *testing.T) {
 			b := retrybudget.New("target", retrybudget.Config{Ratio: 0.3, PerSecond: 50, Burst: 20, Pool: &link{Pool: &pooltest.Memory{}, rtt: time.Millisecond}})
 			var mu sync.Mutex

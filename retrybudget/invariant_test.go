@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 // A plain is the plain twin of the credit: a list of deposits, oldest first,
@@ -102,7 +104,7 @@ func checkWindows(t *testing.T, s settings, events []event) {
 func TestNoWindowOfARandomHistoryIsOverspent(t *testing.T) {
 	var granted, denied, givenBack, steps, floors int
 	synctest.Test(t, func(t *testing.T) {
-		for range stress(150) {
+		for range stress.Rounds(150) {
 			c := Config{
 				Ratio:     []float64{-1, 0.01, 0.07, 0.1, 0.3, 0.7, 1, 2}[rand.IntN(8)],
 				PerSecond: []float64{-1, 0.5, 1, 3, 10}[rand.IntN(5)],
@@ -221,7 +223,7 @@ func TestSixtyFourGoroutinesDoNotOverspendByOneToken(t *testing.T) {
 	const goroutines, each = 64, 400
 	for _, ratio := range []float64{0.07, 0.3, 1} {
 		var granted, denied, back atomic.Uint64
-		for range stress(5) {
+		for range stress.Rounds(5) {
 			c := newCore("target", Config{Ratio: ratio, Burst: 7, PerSecond: -1, Window: time.Minute}.settle("test"))
 			var kept atomic.Uint64
 			var wg sync.WaitGroup
@@ -271,7 +273,7 @@ func TestSixtyFourGoroutinesDoNotOverspendByOneToken(t *testing.T) {
 // back all move what has expired.
 func TestExpiryRacingWithTakersNeverOverspends(t *testing.T) {
 	var lapsed uint64
-	for range stress(10) {
+	for range stress.Rounds(10) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCore("target", Config{Ratio: 0.3, Burst: 3, PerSecond: 2, Window: time.Second}.settle("test"))
 			var kept atomic.Uint64

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 // hedgesNow takes all the hedges that c pays for with credit.
@@ -26,7 +28,7 @@ func hedgesNow(c *core) (n int) {
 func TestHedgesOfEverySpanAreWhatItsSuccessesEarnedAndOneBurst(t *testing.T) {
 	var granted, denied, retried int
 	synctest.Test(t, func(t *testing.T) {
-		for range stress(100) {
+		for range stress.Rounds(100) {
 			burst := 1 + rand.IntN(20)
 			c := newCore("target", Config{
 				Ratio:      []float64{.01, .1, .7, 1}[rand.IntN(4)],
@@ -88,7 +90,7 @@ func TestHedgesOfEverySpanAreWhatItsSuccessesEarnedAndOneBurst(t *testing.T) {
 }
 
 func TestHedgesAtOnceKeepToTheirBurst(t *testing.T) {
-	for range stress(20) {
+	for range stress.Rounds(20) {
 		c := newCore("target", Config{Ratio: 1, HedgeBurst: 7, PerSecond: -1, Burst: -1, Window: time.Minute}.settle("test"))
 		for range 10_000 { // of which 5000 are to be had for hedges
 			c.success()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/retrybudget"
 )
 
@@ -87,7 +88,7 @@ func TestADeniedHedgeTakesNothingFromTheHedgesAfterIt(t *testing.T) {
 }
 
 func TestASetGivesAllGoroutinesTheSameBudgets(t *testing.T) {
-	for range retrybudget.Stress(20) {
+	for range stress.Rounds(20) {
 		const targets = 8
 		s := retrybudget.NewSet(none(1), targets)
 		var wg sync.WaitGroup

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/retrybudget"
 )
 
@@ -111,7 +112,7 @@ func TestANameThatWouldBreakALineIsQuoted(t *testing.T) {
 }
 
 func TestAViewSharedByGoroutinesIsNeverOverspent(t *testing.T) {
-	for range retrybudget.Stress(50) {
+	for range stress.Rounds(50) {
 		b := retrybudget.Unlimited()
 		fan := b.AtMost(20)
 		var wg sync.WaitGroup

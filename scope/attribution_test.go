@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/scope"
 )
 
@@ -131,7 +132,7 @@ func TestCase24_AnInnerEndDoesNotSwallowTheOuters(t *testing.T) {
 func TestEndsAtOnceAreToldApart(t *testing.T) {
 	boom := errors.New("boom")
 	seen := map[budget.Kind]int{}
-	for range 5_000 * stress() {
+	for range stress.Rounds(5_000) {
 		var inner, seenCause error
 		err := scope.Run(t.Context(), "outer", budget.Within(time.Hour), func(ctx context.Context, outer *scope.Scope) error {
 			at := startLine(2)
@@ -172,7 +173,7 @@ func TestEndsAtOnceAreToldApart(t *testing.T) {
 // verdict is the same: the parent ended it. It did not fail.
 func TestAnErrorOfAnOuterContextIsTheOutersEnd(t *testing.T) {
 	t.Run("a std context", func(t *testing.T) {
-		for range 5_000 * stress() {
+		for range stress.Rounds(5_000) {
 			outer, cancel := context.WithCancel(t.Context())
 			err := scope.Run(outer, "shop", budget.Within(time.Hour), func(context.Context, *scope.Scope) error {
 				go cancel()
@@ -183,7 +184,7 @@ func TestAnErrorOfAnOuterContextIsTheOutersEnd(t *testing.T) {
 		}
 	})
 	t.Run("a scope", func(t *testing.T) {
-		for range 5_000 * stress() {
+		for range stress.Rounds(5_000) {
 			_ = scope.Run(t.Context(), "outer", budget.Within(time.Hour), func(outer context.Context, o *scope.Scope) error {
 				o.Go("task", func(ctx context.Context) error {
 					err := scope.Run(ctx, "inner", budget.Inherited(), func(_ context.Context, s *scope.Scope) error {

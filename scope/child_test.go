@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/scope"
 )
 
@@ -100,14 +100,6 @@ var children = map[string]func(){
 	},
 }
 
-// stress is the factor by which make stress lengthens the tests that repeat.
-func stress() int {
-	if n, err := strconv.Atoi(os.Getenv("CURFEW_STRESS")); err == nil && n > 0 {
-		return n
-	}
-	return 1
-}
-
 func TestMain(m *testing.M) {
 	if f, ok := children[os.Getenv(childEnv)]; ok {
 		f()
@@ -163,7 +155,7 @@ func TestCase02_ProcessNeverExitsZeroAfterAPanic(t *testing.T) {
 	for _, name := range []string{"main returns right after the join", "race with the grace"} {
 		t.Run(name, func(t *testing.T) {
 			const width = 4
-			runs := 100 * stress() // a thousand in make stress
+			runs := stress.Rounds(100) // a thousand in make stress
 			var wg sync.WaitGroup
 			for range width {
 				wg.Go(func() {

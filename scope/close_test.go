@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/scope"
 )
 
@@ -25,7 +26,7 @@ func TestTheContextHasEndedWhenRunReturns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			base := runtime.NumGoroutine()
 			seen := map[budget.Kind]int{}
-			for i := range runs * stress() {
+			for i := range stress.Rounds(runs) {
 				parent, cancel := context.WithCancel(t.Context())
 				var ctx context.Context
 				var s1 *scope.Scope
@@ -65,7 +66,7 @@ func TestDeadlineRacingTheClose(t *testing.T) {
 	const runs = 5_000
 	base := runtime.NumGoroutine()
 	late := 0
-	for i := range runs * stress() {
+	for i := range stress.Rounds(runs) {
 		var ctx context.Context
 		var s1 *scope.Scope
 		err := scope.Run(t.Context(), "shop", budget.Within(time.Duration(20+i%200)*time.Microsecond), func(c context.Context, s *scope.Scope) error {
@@ -94,7 +95,7 @@ func TestDeadlineRacingTheClose(t *testing.T) {
 			late++
 		}
 	}
-	t.Logf("%d of %d late", late, runs*stress())
+	t.Logf("%d of %d late", late, stress.Rounds(runs))
 	assert.NotZero(t, late)
 	settle(t, base)
 }
@@ -119,7 +120,7 @@ func TestParentEndingWhileTheScopeOpens(t *testing.T) {
 		} {
 			t.Run(name+", "+limit.String(), func(t *testing.T) {
 				refused, ran := 0, 0
-				for range runs * stress() / 5 {
+				for range stress.Rounds(runs) / 5 {
 					ctx, cancel := open()
 					at := startLine(2)
 					go func() { at(); cancel() }()
@@ -151,7 +152,7 @@ func TestParentEndingWhileTheScopeOpens(t *testing.T) {
 func TestCleanupRacingTheClose(t *testing.T) {
 	const runs = 10_000
 	ran, refused := 0, 0
-	for range runs * stress() {
+	for range stress.Rounds(runs) {
 		var did atomic.Bool
 		var v any
 		tried := make(chan struct{})

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/scope"
 )
 
@@ -21,7 +22,7 @@ func TestOneEndWins(t *testing.T) {
 	const runs = 10_000
 	e0, e1 := errors.New("e0"), errors.New("e1")
 	won := map[string]int{}
-	for i := range runs * stress() {
+	for i := range stress.Rounds(runs) {
 		parent, cancel := context.WithCancel(t.Context())
 		var cause error
 		err := scope.Run(parent, "shop", budget.Within(time.Hour), func(ctx context.Context, s *scope.Scope) error {
@@ -72,7 +73,7 @@ func TestOneEndWins(t *testing.T) {
 func TestPanicsAtOnceAreAllReportedAndTheFirstIsRaised(t *testing.T) {
 	const runs, n = 2_000, 3
 	raised := map[string]int{}
-	for range runs * stress() {
+	for range stress.Rounds(runs) {
 		ctx, reports := quiet()
 		var cause *budget.Cause
 		v := recovered(func() {
@@ -101,7 +102,7 @@ func TestPanicsAtOnceAreAllReportedAndTheFirstIsRaised(t *testing.T) {
 // TestTheBodysPanicStandsBeforeATasks: both panic, the body's own goes on with
 // its own value; the task's has been reported.
 func TestTheBodysPanicStandsBeforeATasks(t *testing.T) {
-	for range 1_000 * stress() {
+	for range stress.Rounds(1_000) {
 		ctx, reports := quiet()
 		v := recovered(func() {
 			scope.Run(ctx, "shop", budget.Within(time.Hour), func(_ context.Context, s *scope.Scope) error {
@@ -123,7 +124,7 @@ func TestTheBodysPanicStandsBeforeATasks(t *testing.T) {
 func TestManyWaitForOneTask(t *testing.T) {
 	const waiters = 8
 	boom := errors.New("boom")
-	for i := range 2_000 * stress() {
+	for i := range stress.Rounds(2_000) {
 		_ = scope.Run(t.Context(), "shop", budget.Within(time.Hour), func(ctx context.Context, s *scope.Scope) error {
 			at := startLine(waiters + 1)
 			task := scope.Fork(s, "task", func(context.Context) (int, error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/scope"
 )
 
@@ -237,7 +238,7 @@ func TestConcurrentDrainsShareOneReport(t *testing.T) {
 // TestRootGoRacingDrain: each is run to its end, or refused.
 func TestRootGoRacingDrain(t *testing.T) {
 	var begun, refused atomic.Int64
-	for range 2000 * stress() {
+	for range stress.Rounds(2000) {
 		root := scope.NewRoot("shop")
 		at := startLine(3)
 		var ran, ok atomic.Int64

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/scope"
 )
 
@@ -273,7 +274,7 @@ func TestAllWaitsAtOnceLetTheClockRun(t *testing.T) {
 	real := time.Now()
 	synctest.Test(t, func(t *testing.T) {
 		var all sync.WaitGroup
-		for range 4 * stress() {
+		for range stress.Rounds(4) {
 			for _, w := range waitings {
 				all.Go(func() { w.run(t) })
 			}
@@ -281,7 +282,7 @@ func TestAllWaitsAtOnceLetTheClockRun(t *testing.T) {
 		all.Wait()
 		<-time.After(time.Hour)
 	})
-	assert.Less(t, time.Since(real), time.Duration(10*stress())*time.Second)
+	assert.Less(t, time.Since(real), time.Duration(stress.Rounds(10))*time.Second)
 }
 
 // Tasks that wait for something, long and within their deadline, are healthy.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/scope"
 )
 
@@ -100,7 +101,7 @@ func TestCase34_SpawnAfterTheEndIsSkipped(t *testing.T) {
 // task starts that was spawned after its spawner saw the end.
 func TestNothingStartsAfterAFailure(t *testing.T) {
 	skipped, started := 0, 0
-	for range 2_000 * stress() {
+	for range stress.Rounds(2_000) {
 		var late bool
 		var s1 *scope.Scope
 		err := scope.Run(t.Context(), "shop", budget.Within(time.Hour), func(ctx context.Context, s *scope.Scope) error {

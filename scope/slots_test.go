@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/scope"
 )
 
@@ -208,7 +209,7 @@ func TestCase36_NestedWorkOnFullSlotsCompletes(t *testing.T) {
 func TestCase28_SlotsAreNeverLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var granted, refused int
-		for range 5000 * stress() {
+		for range stress.Rounds(5000) {
 			require.NoError(t, scope.Run(t.Context(), "shop", budget.Within(time.Hour), func(ctx context.Context, s *scope.Scope) error {
 				s.SetSlots(1)
 				s.Go("holds", func(context.Context) error { time.Sleep(time.Second); return nil })

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/scope"
 )
 
@@ -61,7 +62,7 @@ func TestSpawnRacingJoin(t *testing.T) {
 		for how, join := range joins {
 			t.Run(who+" spawns as the owner "+how, func(t *testing.T) {
 				var seen [outcomes]int
-				for range runs * stress() / (len(spawners) * len(joins)) {
+				for range stress.Rounds(runs) / (len(spawners) * len(joins)) {
 					seen[spawnRacing(t, spawner, join)]++
 				}
 				t.Logf("%d awaited, %d refused, %d skipped", seen[awaited], seen[refused], seen[skipped])

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/scope"
 )
 
@@ -257,7 +258,7 @@ func TestSettingsForStragglers(t *testing.T) {
 // one or the other, and counted right.
 func TestAbandonedInTheInstantOfItsEnd(t *testing.T) {
 	var finished, abandoned int
-	for range 500 * stress() {
+	for range stress.Rounds(500) {
 		synctest.Test(t, func(t *testing.T) {
 			var s1 *scope.Scope
 			err := scope.Run(t.Context(), "shop", budget.Within(time.Second), func(_ context.Context, s *scope.Scope) error {

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 // treeCount is how many random trees one run of the tests plays, half of them
@@ -26,7 +28,7 @@ func TestRandomTrees(t *testing.T) {
 		replay(t, seed)
 		return
 	}
-	r := &treeRun{T: t, pairs: possiblePairs(), last: uint64(treeCount * stress())}
+	r := &treeRun{T: t, pairs: possiblePairs(), last: uint64(stress.Rounds(treeCount))}
 	if testing.Short() {
 		r.last /= 10
 	}

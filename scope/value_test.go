@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/scope"
 )
 
@@ -170,7 +171,7 @@ func TestCase25_ResultAndCancelAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			values, causes := 0, 0
-			for range runs * stress() {
+			for range stress.Rounds(runs) {
 				var task *scope.Task[int]
 				err := scope.Run(t.Context(), "shop", budget.Within(time.Hour), func(ctx context.Context, s *scope.Scope) error {
 					ctx, cancel := context.WithCancelCause(ctx)

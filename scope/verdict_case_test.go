@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/scope"
 )
 
@@ -98,7 +99,7 @@ func TestCase12_TheVerdictIsTheFailureNotWhatItInduced(t *testing.T) {
 	const runs = 10_000
 	boom := errors.New("boom")
 	induced := map[string]int{}
-	for i := range runs * stress() {
+	for i := range stress.Rounds(runs) {
 		err := scope.Run(t.Context(), "shop", budget.Within(time.Hour), func(ctx context.Context, s *scope.Scope) error {
 			s.Go("b", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 			s.Go("a", func(context.Context) error { return boom })

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/scope"
 )
 
@@ -63,7 +64,7 @@ func TestCase15_TheBodysFailureStandsFirst(t *testing.T) {
 	const runs = 10_000
 	e0, e1 := errors.New("e0"), errors.New("e1")
 	triggers := map[string]int{}
-	for range runs * stress() {
+	for range stress.Rounds(runs) {
 		err := scope.Run(t.Context(), "shop", budget.Within(time.Hour), func(ctx context.Context, s *scope.Scope) error {
 			at := startLine(2)
 			s.Go("child", func(context.Context) error { at(); return e1 })

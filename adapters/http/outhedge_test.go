@@ -21,6 +21,7 @@ import (
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/budget/meter"
 	"github.com/curfew-go/curfew/internal/ctxnode"
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/retrybudget"
 	"github.com/curfew-go/curfew/scope"
 )
@@ -301,7 +302,7 @@ func TestRetryHedgeCase40_AttemptsHaveTheCallsContextAndLeaveNothingInIt(t *test
 		}
 		tr := hedging(base, time.Hour)
 		tr.Policy.PerAttempt = 100 * ms
-		for i := range times(10_000) {
+		for i := range stress.Rounds(10_000) {
 			ctx, cancel, err := budget.Enter(context.WithValue(service, key{}, i), budget.Within(time.Minute))
 			require.NoError(t, err)
 			seen = seen[:0]

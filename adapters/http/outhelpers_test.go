@@ -4,8 +4,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,14 +15,6 @@ import (
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/retrybudget"
 )
-
-// times multiplies the longer form of a test by CURFEW_STRESS.
-func times(n int) int {
-	if s, err := strconv.Atoi(os.Getenv("CURFEW_STRESS")); err == nil && s > 1 {
-		return n * s
-	}
-	return n
-}
 
 // A script is the base of a Transport: it answers attempt n, from 1 on, and keeps
 // what was asked.

@@ -19,6 +19,7 @@ import (
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/internal/netproxy"
 	"github.com/curfew-go/curfew/internal/servers"
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 // writes are ways to put a row into kept.
@@ -110,7 +111,7 @@ func TestACommitThatIsCutIsNeverReportedForWhatItIsNot(t *testing.T) {
 			if cut == stalled || cut == held {
 				limit, least = 40*time.Millisecond, 40*time.Millisecond
 			}
-			for i, all := 0, rounds(8, 1000); hits < all; i++ {
+			for i, all := 0, stress.Shown(8, 1000); hits < all; i++ {
 				// A round counts if it was cut where it should be: on a busy machine so short a limit may be over before.
 				require.Less(t, i, 2*all+20, "rounds, of which %d were cut at COMMIT", hits)
 				mode, write := modes[i%len(modes)], names[i%len(names)]

@@ -19,6 +19,7 @@ import (
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/internal/netproxy"
 	"github.com/curfew-go/curfew/internal/servers"
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 // Case 50: a COMMIT whose answer is lost must not read as a failure to commit.
@@ -115,7 +116,7 @@ func TestAFrozenServerCostsNoMoreThanTheDeadlineAndThePoolComesBack(t *testing.T
 				require.NoError(t, run(within(t, time.Minute), pool, "select 1, $1::int"))
 				backs[what] = append(backs[what], time.Since(began))
 			}
-			for n := range rounds(2, 20) {
+			for n := range stress.Shown(2, 20) {
 				fill(t, pool, int(size))
 				if n%2 == 0 {
 					frozenInQueries(t, server, admin, pool, int(size))
@@ -131,7 +132,7 @@ func TestAFrozenServerCostsNoMoreThanTheDeadlineAndThePoolComesBack(t *testing.T
 			}
 			// It is the median that holds: the longest is the machine's, and is logged.
 			for what, all := range backs {
-				if stressed() > 1 {
+				if stress.Level() > 0 {
 					assert.Less(t, all[len(all)/2], 50*time.Millisecond, what)
 				}
 			}
@@ -216,7 +217,7 @@ func TestAPoolNeverHandsOutAConnectionThatWasGivenUp(t *testing.T) {
 	pool, err := pgxpool.NewWithConfig(t.Context(), pc)
 	require.NoError(t, err)
 	defer pool.Close()
-	for range stress(4) {
+	for range stress.Rounds(4) {
 		require.NoError(t, run(t.Context(), pool, "select 1, $1::int"))
 		server.Freeze()
 		began := time.Now()

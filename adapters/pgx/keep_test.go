@@ -17,6 +17,7 @@ import (
 	curfewpgx "github.com/curfew-go/curfew/adapters/pgx"
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/internal/servers"
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 // pidOf returns the server's process behind the only place of pool.
@@ -128,7 +129,7 @@ func TestACommitThatWasGivenUpIsUnknownAndItsSessionComesBack(t *testing.T) {
 	pool := newPool(t, config(t, server, server.Addr(), pgx.QueryExecModeCacheStatement), 1, curfewpgx.Patience(late))
 	_, err := pool.Exec(t.Context(), "create table frozen (n int)")
 	require.NoError(t, err)
-	for n := range rounds(3, 30) {
+	for n := range stress.Shown(3, 30) {
 		before := pidOf(t, pool)
 		frozenInACommit(t, server, pool, n) // and resolved at the end
 		server.Thaw()
@@ -320,7 +321,7 @@ func TestNobodyGetsTheAnswerOfAnotherCall(t *testing.T) {
 			}
 		})
 	}
-	for range rounds(10, 100) {
+	for range stress.Shown(10, 100) {
 		grows(t, &answered)
 		whileFrozen(server, func() { grows(t, &lost) })
 	}

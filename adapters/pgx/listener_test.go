@@ -14,6 +14,7 @@ import (
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/checkpoint"
 	"github.com/curfew-go/curfew/internal/netproxy"
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 var _ checkpoint.Source = (*curfewpgx.Listener)(nil)
@@ -124,7 +125,7 @@ func TestMemoryAnswersAndTheServerIsNotAsked(t *testing.T) {
 
 func TestACancelIsSeenThatWasMadeWhileTheConnectionWasAway(t *testing.T) {
 	d := newDesk(t, curfewpgx.ListenConfig{Refresh: time.Hour}, true)
-	for n := range rounds(5, 100) {
+	for n := range stress.Shown(5, 100) {
 		early, job := fmt.Sprint("job-", 2*n+1), fmt.Sprint("job-", 2*n+2)
 		assert.False(t, d.cancelled(t, job))
 		d.set(t, early, true)

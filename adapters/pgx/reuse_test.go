@@ -17,6 +17,7 @@ import (
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/budget/wire"
 	"github.com/curfew-go/curfew/internal/servers"
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 // Case 53: a cancel that comes late kills the next query.
@@ -97,7 +98,7 @@ func cancelAndReuse(t *testing.T, server *servers.Server, pool *pgxpool.Pool) {
 	}
 	for w := range workers {
 		wait.Go(func() {
-			for i := range rounds(240, 10_000) / workers {
+			for i := range stress.Shown(240, 10_000) / workers {
 				round(w, i)
 			}
 		})

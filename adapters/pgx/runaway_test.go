@@ -17,6 +17,7 @@ import (
 	curfewpgx "github.com/curfew-go/curfew/adapters/pgx"
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/internal/netproxy"
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 // runaways are statements that nobody should have started. The number keeps
@@ -50,10 +51,10 @@ func TestARunawayIsOverInTheServerAtTheDeadlineWithCancelsBlocked(t *testing.T) 
 	require.NoError(t, err)
 	eachMode(t, func(t *testing.T, mode pgx.QueryExecMode) {
 		for name, sql := range runaways {
-			if stressed() == 1 && name == "sleep" && mode != pgx.QueryExecModeExec {
+			if stress.Level() == 0 && name == "sleep" && mode != pgx.QueryExecModeExec {
 				continue // the others sleep less
 			}
-			for range rounds(1, 20) {
+			for range stress.Shown(1, 20) {
 				proxy := netproxy.New(t, server.Addr())
 				conn := connect(t, config(t, server, proxy.Addr(), mode))
 				require.NoError(t, conn.Ping(t.Context()))

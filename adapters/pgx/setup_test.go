@@ -20,6 +20,7 @@ import (
 	"github.com/curfew-go/curfew/budget/wire"
 	"github.com/curfew-go/curfew/internal/netproxy"
 	"github.com/curfew-go/curfew/internal/servers"
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 // modes are pgx's ways to run a query. They differ in what they write.
@@ -71,7 +72,7 @@ const late = 15 * time.Second
 func assertTook(tb testing.TB, took, least, most time.Duration, what string) {
 	tb.Helper()
 	tb.Logf("%s: %v", what, took)
-	if stressed() > 1 {
+	if stress.Level() > 0 {
 		assert.GreaterOrEqual(tb, took, least, what)
 		assert.LessOrEqual(tb, took, most, what)
 	}
@@ -86,25 +87,6 @@ func assertLimit(tb testing.TB, d time.Duration, shown string) {
 	require.NoError(tb, err, shown)
 	assert.Less(tb, limit, d)
 	assert.Greater(tb, limit, d/3)
-}
-
-// stressed is CURFEW_STRESS, and 1 without it.
-func stressed() int {
-	if n, err := strconv.Atoi(os.Getenv("CURFEW_STRESS")); err == nil && n > 1 {
-		return n
-	}
-	return 1
-}
-
-// stress multiplies rounds.
-func stress(rounds int) int { return rounds * stressed() }
-
-// rounds is few, and many at a CURFEW_STRESS of 10.
-func rounds(few, many int) int {
-	if n := stressed(); n > 1 {
-		return max(few, many*n/10)
-	}
-	return few
 }
 
 // A cut is how a proxy ends the connection of a client that commits.

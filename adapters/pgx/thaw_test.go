@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/curfew-go/curfew/internal/servers"
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 // A thaw is how long a pool took to answer again.
@@ -46,7 +47,7 @@ func thawed(t *testing.T, server *servers.Server, pool *pgxpool.Pool, size int) 
 func TestAfterAThawEveryPlaceOfThePoolAnswersAgain(t *testing.T) {
 	server := servers.Start(t, servers.PostgreSQL)
 	admin := bare(t, config(t, server, server.Addr(), pgx.QueryExecModeExec))
-	if stressed() > 1 { // the login is a part of what is measured: let it cost what it does elsewhere
+	if stress.Level() > 0 { // the login is a part of what is measured: let it cost what it does elsewhere
 		_, err := admin.Exec(t.Context(), "alter role curfew password '"+server.Password+"'")
 		require.NoError(t, err)
 	}
@@ -55,7 +56,7 @@ func TestAfterAThawEveryPlaceOfThePoolAnswersAgain(t *testing.T) {
 			cfg := config(t, server, server.Addr(), pgx.QueryExecModeCacheStatement)
 			pools := map[string]*pgxpool.Pool{"plain pgx": barePool(t, cfg.Copy(), int32(size)), "ours": newPool(t, cfg, int32(size))}
 			thaws := map[string][]thaw{}
-			for range rounds(2, 20) {
+			for range stress.Shown(2, 20) {
 				for who, pool := range pools {
 					fill(t, pool, size)
 					frozenInQueries(t, server, admin, pool, size)
@@ -71,7 +72,7 @@ func TestAfterAThawEveryPlaceOfThePoolAnswersAgain(t *testing.T) {
 				slices.Sort(each)
 				n := len(all) - 1
 				t.Logf("%s: first answer %v (most %v), every place %v (most %v)", who, first[n/2], first[n], each[n/2], each[n])
-				if who == "ours" && stressed() > 1 {
+				if who == "ours" && stress.Level() > 0 {
 					assert.Less(t, each[n/2], 50*time.Millisecond)
 				}
 			}

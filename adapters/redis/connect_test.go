@@ -14,6 +14,7 @@ import (
 
 	curfewredis "github.com/curfew-go/curfew/adapters/redis"
 	"github.com/curfew-go/curfew/internal/servers"
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/retrybudget"
 )
 
@@ -115,7 +116,7 @@ func TestAServerSeveralMillisecondsAwayIsJoinedAsOneThatIsNear(t *testing.T) {
 			b := retrybudget.New(t.Name(), retrybudget.Config{Pool: f.pool(t, s)})
 			took := joins(t, b)
 			t.Logf("after %v, with %d connections; then for %v of a second", took, f.conns.Load(), use(b, time.Second))
-			if stressed() {
+			if stress.Level() > 0 {
 				assert.LessOrEqual(t, took, 1500*time.Millisecond, "a period at random, and a few")
 			}
 		})
@@ -136,7 +137,7 @@ func TestAFleetWhoseServerIsTenMillisecondsAwayIsBackAfterABlip(t *testing.T) {
 	f.rtt.Store(int64(10 * time.Millisecond))
 	took := joins(t, b)
 	t.Logf("back after %v, with %d new connections", took, f.conns.Load()-before)
-	if stressed() {
+	if stress.Level() > 0 {
 		assert.LessOrEqual(t, took, 600*time.Millisecond, "two periods at their longest")
 	}
 }
@@ -158,7 +159,7 @@ func TestManyTargetsOfAServerThatIsTenMillisecondsAwayAreAllJoined(t *testing.T)
 	}
 	wg.Wait()
 	t.Logf("%d connections", f.conns.Load())
-	if stressed() { // on a machine that is busy calls run out of time, and with them their connections
+	if stress.Level() > 0 { // on a machine that is busy calls run out of time, and with them their connections
 		assert.LessOrEqual(t, f.conns.Load(), int64(40), "connections of ten targets")
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,17 +22,6 @@ import (
 )
 
 var errDown = errors.New("503 service unavailable")
-
-// stress returns n, multiplied by the environment variable CURFEW_STRESS.
-func stress(n int) int {
-	if by, err := strconv.Atoi(os.Getenv("CURFEW_STRESS")); err == nil && by > 0 {
-		return n * by
-	}
-	return n
-}
-
-// stressed reports whether figures of time are to be asserted.
-func stressed() bool { return stress(1) > 1 }
 
 func idempotent(backoff time.Duration) retrybudget.Policy {
 	return retrybudget.Policy{Idempotent: true, Attempts: 2, Backoff: retrybudget.Backoff{Base: backoff}}

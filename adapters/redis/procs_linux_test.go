@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 // procs is a fleet of real processes.
@@ -158,8 +160,8 @@ func (p *past) check(t *testing.T, ppm, floor, burst int64) {
 func TestNoWindowOfAFleetOfProcessesIsOverspentWhateverHappens(t *testing.T) {
 	t.Parallel()
 	members, rounds := 8, 1
-	if stress(1) > 1 {
-		members, rounds = 32, stress(1)
+	if stress.Level() > 0 {
+		members, rounds = 32, stress.Rounds(1)
 	}
 	s := startTwo(t)
 	f := &procs{t: t, order: s.net.addr + " " + s.password}

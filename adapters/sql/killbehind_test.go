@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/curfew-go/curfew/adapters/sql/dialect"
-	"github.com/curfew-go/curfew/adapters/sql/internal/stress"
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 // counted counts the kills of each id, and keeps the first until it may go on.

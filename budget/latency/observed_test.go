@@ -18,6 +18,7 @@ import (
 
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/budget/latency"
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 // What the error says decides how an attempt counts. The window's typical
@@ -188,7 +189,7 @@ func TestPeersCountBesideTheOwnAttempts(t *testing.T) {
 func TestEveryAttemptIsCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const goroutines, rounds, each = 8, 9, 200
-		for range 12 * stress() {
+		for range stress.Rounds(12) {
 			o := latency.New(latency.Config{Window: time.Minute})
 			for round := range rounds { // the first attempts of a slice race for turning it
 				var wg sync.WaitGroup

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/budget/latency"
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 const (
@@ -26,14 +25,6 @@ var (
 	timedOut = &budget.Cause{Kind: budget.DeadlineExceeded}
 	lost     = &budget.Cause{Kind: budget.RaceLost}
 )
-
-// stress is the factor by which make stress lengthens the tests that repeat.
-func stress() int {
-	if n, err := strconv.Atoi(os.Getenv("CURFEW_STRESS")); err == nil && n > 0 {
-		return n
-	}
-	return 1
-}
 
 // A sample is one attempt, and a plain the twin of a Snapshot that keeps all.
 type sample struct {
@@ -172,7 +163,7 @@ func TestALatencyIsKeptToWithinHalfABucket(t *testing.T) {
 		near(t, want, got, 1.0/127, "%v", d)
 	}
 	const low, high = 4096 * time.Nanosecond, 1<<38*time.Nanosecond - 1
-	for range 300 * stress() {
+	for range stress.Rounds(300) {
 		d := time.Duration(math.Exp(math.Log(float64(low)) + r.Float64()*math.Log(float64(high)/float64(low))))
 		check(d, d)
 	}

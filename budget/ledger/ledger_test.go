@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -17,17 +16,10 @@ import (
 
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/budget/ledger"
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 const ms = time.Millisecond
-
-// stress is the factor by which make stress lengthens the tests that repeat.
-func stress() int {
-	if n, err := strconv.Atoi(os.Getenv("CURFEW_STRESS")); err == nil && n > 0 {
-		return n
-	}
-	return 1
-}
 
 func enter(t testing.TB, parent context.Context, limit budget.Limit) context.Context {
 	t.Helper()
@@ -285,7 +277,7 @@ func TestALedgerListsABoundedNumberOfCalls(t *testing.T) {
 // Many goroutines on one account: every call is there, in the order of its
 // beginning, and the time away is that of their union.
 func TestGoroutinesShareALedger(t *testing.T) {
-	for range 50 * stress() {
+	for range stress.Rounds(50) {
 		_, l := ledger.New(context.Background(), "fan-out")
 		start := make(chan struct{})
 		var wg sync.WaitGroup

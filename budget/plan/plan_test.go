@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,15 +19,8 @@ import (
 	"github.com/curfew-go/curfew/budget/latency"
 	"github.com/curfew-go/curfew/budget/plan"
 	"github.com/curfew-go/curfew/budget/wire"
+	"github.com/curfew-go/curfew/internal/stress"
 )
-
-// stress is the factor by which make stress lengthens the tests that repeat.
-func stress() int {
-	if n, err := strconv.Atoi(os.Getenv("CURFEW_STRESS")); err == nil && n > 0 {
-		return n
-	}
-	return 1
-}
 
 // What a limit of the plan gives to work that is entered with it.
 func TestLimitsGiveWhatThePlanSays(t *testing.T) {
@@ -205,7 +197,7 @@ func TestAPlanNeverGivesAwayMoreThanThereIs(t *testing.T) {
 		}
 		require.LessOrEqual(t, used+calls, timeout, "%s of\n%s", path, p)
 	}
-	for range 3000 * stress() {
+	for range stress.Rounds(3000) {
 		tree := randomTree(r, 3)
 		tree.Timeout = time.Duration(50+r.IntN(950)) * ms
 		p, err := plan.Fit(tree, slush)

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/curfew-go/curfew/internal/servers"
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 // TestMain makes this program the service when it is started as one.
@@ -28,14 +28,6 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Exit(m.Run())
-}
-
-// stress multiplies rounds.
-func stress(rounds int) int {
-	if n, err := strconv.Atoi(os.Getenv("CURFEW_STRESS")); err == nil && n > 1 {
-		return rounds * n
-	}
-	return rounds
 }
 
 // eachDatabase runs f with SQLite and with PostgreSQL.
@@ -238,7 +230,7 @@ func TestAServiceThatStopsInOrderKeepsWhatItsJobsHave(t *testing.T) {
 func TestAJobIsDoneAlthoughItsServiceIsKilledAtAnyInstant(t *testing.T) {
 	s := newShop(t, "")
 	s.Pace = 10 * time.Millisecond
-	for range stress(2) {
+	for range stress.Rounds(2) {
 		s.begin(t, "")
 		id := s.newJob(t)
 		for range 4 {

@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,15 +20,8 @@ import (
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/examples/internal/database"
 	"github.com/curfew-go/curfew/internal/servers"
+	"github.com/curfew-go/curfew/internal/stress"
 )
-
-// stress multiplies rounds.
-func stress(rounds int) int {
-	if n, err := strconv.Atoi(os.Getenv("CURFEW_STRESS")); err == nil && n > 1 {
-		return rounds * n
-	}
-	return rounds
-}
 
 // eachDatabase runs f with SQLite and with PostgreSQL, whose URL dsn is.
 func eachDatabase(t *testing.T, f func(t *testing.T, dsn string)) {
@@ -67,7 +59,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 
 func TestAKeyIsBookedOnceWhateverBecomesOfCommits(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, dsn string) {
-		s := settings{dsn: dsn, payments: stress(40), clients: 16, lose: 0.75, limit: time.Second, delay: 50 * time.Millisecond, seed: 1}
+		s := settings{dsn: dsn, payments: stress.Rounds(40), clients: 16, lose: 0.75, limit: time.Second, delay: 50 * time.Millisecond, seed: 1}
 		f, err := s.pay(t.Context(), ways[1].key)
 		require.NoError(t, err)
 		t.Logf("%+v", *f)
@@ -91,7 +83,7 @@ func TestARetryNearTheDeadlineLeavesOneRow(t *testing.T) {
 		l, trouble := open(t, dsn)
 		trouble.set(0.5)
 		said := map[string]int{}
-		for i := range stress(30) {
+		for i := range stress.Rounds(30) {
 			p := payment{Key: rand.Text(), Account: "a", Cents: int64(i + 1)}
 			// The first try ends anywhere: before the transaction, in it, in its COMMIT.
 			first := l.pay(within(t, time.Duration(1+i%20)*time.Millisecond), p)
@@ -112,7 +104,7 @@ func TestTheReconcilerIsRightAboutEveryCommitWithoutAnAnswer(t *testing.T) {
 		l, trouble := open(t, dsn)
 		r := newReconciler(l.db)
 		refused := 0
-		for range stress(20) {
+		for range stress.Rounds(20) {
 			p := payment{Key: rand.Text(), Account: "a", Cents: 1}
 			trouble.set(1)
 			err := l.pay(within(t, 10*time.Second), p)

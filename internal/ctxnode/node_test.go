@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/internal/ctxnode"
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/scope"
 )
 
@@ -123,7 +123,7 @@ func (p *slowParent) Err() error {
 
 // Close and the callbacks, racing: afterwards none may run, and none is left.
 func TestCloseRacesTheTimer(t *testing.T) {
-	for range 3000 * stress() {
+	for range stress.Rounds(3000) {
 		n := new(ctxnode.Node)
 		n.Limit = new(budget.Within(0))
 		n.Start(context.Background(), time.Now().Add(moment()/4), true)
@@ -137,7 +137,7 @@ func TestCloseRacesTheTimer(t *testing.T) {
 
 // Stop by several at once, and the end by several at once, unlinks a node once.
 func TestEndsByManyAtOnceAreOne(t *testing.T) {
-	for i := range 2000 * stress() {
+	for i := range stress.Rounds(2000) {
 		parent, cancelParent := context.WithCancel(context.Background())
 		outer, cancelOuter, err := budget.Enter(parent, budget.Within(time.Hour))
 		require.NoError(t, err)
@@ -442,12 +442,4 @@ func TestExpireIfDueGoesByTheClock(t *testing.T) {
 		assert.NoError(t, free.Err(), "no deadline")
 		assert.NoError(t, free.Cause())
 	})
-}
-
-// stress is the factor by which make stress lengthens the tests that repeat.
-func stress() int {
-	if n, err := strconv.Atoi(os.Getenv("CURFEW_STRESS")); err == nil && n > 0 {
-		return n
-	}
-	return 1
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/scope"
 )
 
@@ -351,7 +352,7 @@ func resultOf(d derived) <-chan error {
 // The end of a context, in each way, races with deriving from it, in each way.
 // Afterwards every child has ended with the right error and cause.
 func TestEndRacesDerive(t *testing.T) {
-	races := 20_000 * stress()
+	races := stress.Rounds(20_000)
 	if testing.Short() {
 		races = 1_000
 	}

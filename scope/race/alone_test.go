@@ -12,6 +12,7 @@ import (
 
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/internal/ctxnode"
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/scope"
 	"github.com/curfew-go/curfew/scope/race"
 )
@@ -21,7 +22,7 @@ import (
 func TestAnAttemptThatWinsAsItsHedgeIsDueLeavesNothingBehind(t *testing.T) {
 	for name, inline := range map[string]bool{"own goroutine": false, "inline": true} {
 		t.Run(name, func(t *testing.T) {
-			n := rounds(3000)
+			n := stress.Rounds(3000)
 			y := newTally(2 * n)
 			var hedged atomic.Int64
 			inScope(t, func(ctx context.Context, s *scope.Scope) {
@@ -69,7 +70,7 @@ func TestAnAttemptThatWinsAsItsHedgeIsDueLeavesNothingBehind(t *testing.T) {
 // be over by then.
 func TestAScopeMayEndAsSoonAsItsOnlyAttemptHasWon(t *testing.T) {
 	base := runtime.NumGoroutine()
-	for i := range rounds(3000) {
+	for i := range stress.Rounds(3000) {
 		var seen context.Context
 		var inside *scope.Scope
 		cfg := race.Config[int]{Inline: i%2 == 0, After: every(time.Hour)}
@@ -125,7 +126,7 @@ func TestAnAttemptThatFailsAsItsHedgeIsDueMakesTheGroupOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inScope(t, func(ctx context.Context, s *scope.Scope) {
 				s.SetStragglers(-1, scope.Wait)
-				for i := range rounds(2000) {
+				for i := range stress.Rounds(2000) {
 					delay := time.Duration(i%60) * time.Microsecond
 					began := time.Now()
 					v, err := race.Config[int]{Inline: inline, After: every(delay)}.Hedge(ctx, "q", func(ctx context.Context) (int, error) {

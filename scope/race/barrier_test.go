@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/scope"
 	"github.com/curfew-go/curfew/scope/race"
 )
@@ -65,7 +66,7 @@ func TestHedgeCase33_TwoAttemptsThatFinishInTheSameInstantHaveOneWinner(t *testi
 			}
 			t.Run(name, func(t *testing.T) {
 				base := runtime.NumGoroutine()
-				n := rounds(3334)
+				n := stress.Rounds(3334)
 				y := newTally(2 * n)
 				var wonBy [2]int
 				var live atomic.Int64
@@ -117,7 +118,7 @@ func TestHedgeCase33_TwoAttemptsThatFinishInTheSameInstantHaveOneWinner(t *testi
 // The caller's context ends in the instant in which the attempts come back.
 func TestCase25_AValueThatMeetsTheEndOfItsContextIsReturnedOrDisposed(t *testing.T) {
 	base := runtime.NumGoroutine()
-	n := rounds(2000)
+	n := stress.Rounds(2000)
 	for _, need := range []int{1, 2} {
 		y := newTally(2 * n)
 		got, ended := 0, 0
@@ -165,7 +166,7 @@ func TestCase28_APermitThatIsHadAsTimeRunsOutComesBack(t *testing.T) {
 	for i := range permits {
 		pool <- i
 	}
-	n := rounds(1500)
+	n := stress.Rounds(1500)
 	got := 0
 	cfg := race.Config[int]{
 		Limit:   budget.Within(50 * time.Microsecond),

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/scope"
 	"github.com/curfew-go/curfew/scope/race"
 )
@@ -250,7 +251,7 @@ func TestHedgeCase04_AnEmptyBudgetNeitherFailsNorHangsTheCall(t *testing.T) {
 
 func TestHedgeCase31_LosersThatFinishLateLeaveNoGoroutineParked(t *testing.T) {
 	base := runtime.NumGoroutine()
-	n := rounds(2000)
+	n := stress.Rounds(2000)
 	var late bin
 	inScope(t, func(ctx context.Context, s *scope.Scope) {
 		s.SetStragglers(-1, scope.Wait) // on a busy machine nobody obeys in time

@@ -3,9 +3,7 @@ package race_test
 import (
 	"context"
 	"math/rand/v2"
-	"os"
 	"runtime"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,14 +17,6 @@ import (
 
 // An aKey is the key of a value in a context.
 type aKey struct{}
-
-// rounds multiplies n by CURFEW_STRESS.
-func rounds(n int) int {
-	if k, err := strconv.Atoi(os.Getenv("CURFEW_STRESS")); err == nil && k > 0 {
-		return n * k
-	}
-	return n
-}
 
 // startLine returns a function that n goroutines call to go on together, or a
 // few yields apart, so that each of them is the faster one at times. It spins:

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/scope"
 	"github.com/curfew-go/curfew/scope/internal/lab"
 	"github.com/curfew-go/curfew/scope/race"
@@ -72,7 +73,7 @@ func TestAFailureBeforeTheOthersHaveBegunDoesNotDecideTheRace(t *testing.T) {
 // at the clock is not a failure of its own.
 func TestAnAttemptThatNoticesTheDeadlineBeforeTheTimerDoesNotDecideTheRace(t *testing.T) {
 	own := errors.New("i/o timeout")
-	for range rounds(300) {
+	for range stress.Rounds(300) {
 		_, err := race.Config[int]{Limit: budget.Within(200 * time.Microsecond)}.First(context.Background(), "q", func(ctx context.Context) (int, error) {
 			deadline, _ := ctx.Deadline()
 			for time.Until(deadline) > 0 {

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	curfewsql "github.com/curfew-go/curfew/adapters/sql"
-	"github.com/curfew-go/curfew/adapters/sql/internal/stress"
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/budget/wire"
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 // Tx.Exec has a ctx of its own that never ends, and the automatic rollback waits for it.

@@ -26,6 +26,7 @@ import (
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/examples/internal/database"
 	"github.com/curfew-go/curfew/internal/servers"
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 const (
@@ -34,7 +35,7 @@ const (
 )
 
 // stressed says that this is such a machine, and all two hundred clients come.
-var stressed = os.Getenv("CURFEW_STRESS") != ""
+var stressed = stress.Level() > 0
 
 var clients = map[bool]int{false: 50, true: 200}[stressed]
 

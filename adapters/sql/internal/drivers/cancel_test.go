@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	curfewsql "github.com/curfew-go/curfew/adapters/sql"
-	"github.com/curfew-go/curfew/adapters/sql/internal/stress"
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/internal/netproxy"
 	"github.com/curfew-go/curfew/internal/servers"
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 // cancelled runs query on conn and cancels it once watcher sees it at work.

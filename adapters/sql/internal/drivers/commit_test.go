@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	curfewsql "github.com/curfew-go/curfew/adapters/sql"
-	"github.com/curfew-go/curfew/adapters/sql/internal/stress"
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/internal/netproxy"
 	"github.com/curfew-go/curfew/internal/servers"
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 // cuts are the ways to lose a connection, or what goes over it, around a COMMIT. The last two end with the

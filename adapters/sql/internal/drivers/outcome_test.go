@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	curfewsql "github.com/curfew-go/curfew/adapters/sql"
-	"github.com/curfew-go/curfew/adapters/sql/internal/stress"
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/internal/servers"
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 // An engine is a database of the test's own.

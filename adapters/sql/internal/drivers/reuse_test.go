@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	curfewsql "github.com/curfew-go/curfew/adapters/sql"
-	"github.com/curfew-go/curfew/adapters/sql/internal/stress"
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/budget/wire"
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 // roomyAt is a slush of d for a call without deadline: a fifth of it is the grace.

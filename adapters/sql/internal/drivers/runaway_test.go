@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	curfewsql "github.com/curfew-go/curfew/adapters/sql"
-	"github.com/curfew-go/curfew/adapters/sql/internal/stress"
 	"github.com/curfew-go/curfew/budget"
 	"github.com/curfew-go/curfew/internal/netproxy"
 	"github.com/curfew-go/curfew/internal/servers"
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 // These compute for minutes, or wait.

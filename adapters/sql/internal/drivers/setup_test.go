@@ -18,10 +18,10 @@ import (
 	modernc "modernc.org/sqlite"
 
 	curfewsql "github.com/curfew-go/curfew/adapters/sql"
-	"github.com/curfew-go/curfew/adapters/sql/internal/stress"
 	"github.com/curfew-go/curfew/adapters/sql/sqltest"
 	"github.com/curfew-go/curfew/budget/wire"
 	"github.com/curfew-go/curfew/internal/servers"
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 // back checks that what began has come back. That it did so within want is logged, and

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	curfewsql "github.com/curfew-go/curfew/adapters/sql"
-	"github.com/curfew-go/curfew/adapters/sql/internal/stress"
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/stress"
 )
 
 func TestCase67_NothingCommitsBehindAnInterruptedTransaction(t *testing.T) {

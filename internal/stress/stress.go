@@ -1,4 +1,5 @@
-// Package stress reads CURFEW_STRESS, by which tests here run longer than they do by default.
+// Package stress reads CURFEW_STRESS, by which tests repeat more than they do by default and
+// assert figures of time, for which machines are elsewhere too busy.
 package stress
 
 import (
