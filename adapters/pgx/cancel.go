@@ -18,6 +18,8 @@ import (
 //
 //	ended ──20%──▶ cancel request ──40%──▶ no longer sent ──40%──▶ socket ends
 //
+// A request is a connection for which the server forks, and that is most of the time that it takes. So the
+// connection is begun a tenth of the way to it, and closed if the answer comes before the request is due.
 // Where more than two calls are cancelled at once, all of it takes up to five times as long, a second
 // at most and never beyond the deadline. A request that was not ready in time is sent when the
 // connection is given up. At a deadline that the server knows, the middle ones are left out. An answer at any
@@ -88,6 +90,7 @@ func (l *ladder) HandleCancel(ctx context.Context) {
 	sendBy := func(end time.Time) time.Time { return began.Add(end.Sub(began) * 60 / 100) }
 	r := &request{
 		answered: make(chan struct{}),
+		due:      make(chan struct{}),
 		conn:     l.conn.Conn(),
 		longer:   bounds{sendBy(last), last},
 		bounds:   bounds{sendBy(end), end},
@@ -98,17 +101,24 @@ func (l *ladder) HandleCancel(ctx context.Context) {
 	go func() {
 		defer close(l.done)
 		defer l.crowd.leave()
-		grace := time.NewTimer(slush * 20 / 100)
-		defer grace.Stop()
-		select {
-		case <-r.answered:
+		grace := slush * 20 / 100
+		if r.isAnswered(began.Add(grace / 10)) {
 			return
-		case <-grace.C:
+		}
+		ahead, cancel := l.crowd.ahead(l.conn, r)
+		defer cancel()
+		if r.isAnswered(began.Add(grace)) {
+			cancel()
+			ahead()
+			return
 		}
 		if s != nil && !forDeadline {
 			s.Cancelling()
 		}
-		l.crowd.cancel(context.WithValue(context.Background(), requestKey{}, r), l.conn, server, r)
+		close(r.due)
+		if !ahead() {
+			l.crowd.cancel(context.WithValue(context.Background(), requestKey{}, r), l.conn, server, r)
+		}
 	}()
 }
 
@@ -152,7 +162,8 @@ func (l *ladder) cancelBehind(server net.Addr, before *request) {
 		return
 	}
 	end := time.Now().Add(linger) // nobody waits for it
-	r := &request{answered: make(chan struct{}), bounds: bounds{end, end}}
+	r := &request{answered: make(chan struct{}), due: make(chan struct{}), bounds: bounds{end, end}}
+	close(r.due)
 	l.crowd.join()
 	defer l.crowd.leave()
 	l.crowd.cancel(context.WithValue(context.Background(), serverKey{}, server), l.conn, server, r)

@@ -77,9 +77,36 @@ func (c *crowd) cancel(ctx context.Context, conn *pgconn.PgConn, server net.Addr
 		return
 	}
 	r.at(nil)
-	ctx, cancel := context.WithDeadline(ctx, r.limits().sendBy)
+	ctx, cancel := r.context(ctx)
 	defer cancel()
 	_ = conn.CancelRequest(ctx) // r knows more of it than the error
+}
+
+// ahead begins the connection of a request that is not due yet, if r has one of its own. The first of what it
+// returns waits until r is over and reports whether there was one; the second ends it. The caller has joined.
+func (c *crowd) ahead(conn *pgconn.PgConn, r *request) (wait func() bool, cancel context.CancelFunc) {
+	c.mu.Lock()
+	own := c.inside <= few && c.config != nil // a pooler does not fork
+	c.mu.Unlock()
+	if !own {
+		return func() bool { return false }, func() {}
+	}
+	ctx, cancel := r.context(context.WithValue(context.Background(), requestKey{}, r))
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = conn.CancelRequest(ctx)
+	}()
+	return func() bool {
+		c.mu.Lock()
+		many := c.inside > patient
+		c.mu.Unlock()
+		if many {
+			r.stretch()
+		}
+		<-over
+		return true
+	}, cancel
 }
 
 // enter returns a place to wait at, or nil for one who sends a request of its own.

@@ -1,6 +1,7 @@
 package curfewpgx
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -16,16 +17,18 @@ type requestKey struct{}
 // signalled the backend.
 type request struct {
 	answered chan struct{} // closed when the call needs no cancel any more
+	due      chan struct{} // closed when the request may be sent
 	conn     net.Conn      // the call's, nil when that was given up
 	longer   bounds        // if many are sent at once
 
 	mu sync.Mutex
 	bounds
-	moot  bool   // guarded by mu: answered is closed
-	sent  bool   // guarded by mu
-	ended bool   // guarded by mu: the server has signalled
-	stray bool   // guarded by mu: it was sent before, and nobody knows what became of that
-	place *place // guarded by mu: where it waits, nil when it has a connection of its own
+	moot  bool        // guarded by mu: answered is closed
+	sent  bool        // guarded by mu
+	ended bool        // guarded by mu: the server has signalled
+	stray bool        // guarded by mu: it was sent before, and nobody knows what became of that
+	place *place      // guarded by mu: where it waits, nil when it has a connection of its own
+	late  *time.Timer // guarded by mu: ends its connection when it is no longer sent; nil while it has none
 }
 
 type bounds struct {
@@ -42,6 +45,34 @@ func (r *request) stretch() {
 	}
 	r.bounds = r.longer
 	_ = r.conn.SetDeadline(r.until)
+	if r.late != nil && r.late.Stop() {
+		r.late.Reset(time.Until(r.sendBy))
+	}
+}
+
+// context returns a ctx that ends when the request is no longer sent.
+func (r *request) context(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	late := time.AfterFunc(time.Until(r.sendBy), cancel)
+	r.late = late
+	return ctx, func() {
+		late.Stop()
+		cancel()
+	}
+}
+
+// isAnswered waits until at, and reports whether the call has its answer by then.
+func (r *request) isAnswered(at time.Time) bool {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-r.answered:
+		return true
+	case <-timer.C:
+		return false
+	}
 }
 
 // limits returns how long the request may take.
@@ -149,7 +180,12 @@ func (c *requestConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Write waits until the request is due.
 func (c *requestConn) Write(p []byte) (int, error) {
+	select {
+	case <-c.request.due:
+	case <-c.request.answered:
+	}
 	if !c.request.begin() {
 		return 0, errMoot
 	}
