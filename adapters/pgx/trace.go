@@ -92,18 +92,20 @@ func (t *tracer) begin(ctx context.Context, conn *pgx.Conn, sqls ...string) cont
 		return ctx
 	}
 	c := &call{Context: ctx, user: ctx, stream: s, depth: 1}
-	left, bounded := budget.Remaining(ctx)
+	deadline, bounded := ctx.Deadline()
 	if !bounded || optout.Of(ctx) {
 		s.ArmUnlimited()
 		return c
 	}
+	now := time.Now()
+	left := deadline.Sub(now)
 	if left < leastLimit {
 		if err := budget.Require(ctx, leastLimit); err != nil {
 			return refused{ctx, err}
 		}
 	}
 	c.slush = max(min(t.slush.Of(left), left-leastLimit), 0)
-	at := time.Now().Add(left - c.slush)
+	at := now.Add(left - c.slush)
 	s.Arm(at)
 	if len(sqls) != 1 || !s.Bounds(sqls[0]) {
 		c.Context, c.cancel = context.WithDeadline(ctx, at)

@@ -39,6 +39,19 @@ func (b *backend) filter(s *state, in, out []byte, now func() time.Time) []byte 
 				n := skip(in)
 				out, in = append(out, in[:n]...), in[n:]
 			}
+			if len(b.header) == 0 {
+				if kind, body, rest, ok := message(in); ok && len(body) <= maxWhole {
+					// As nearly all come: nothing is put together, and nothing copied twice.
+					switch whole := in[:headerLen+len(body)]; {
+					case s.reads(kind):
+						out = s.finish(kind, body, out, now)
+					case !s.isOurs(kind):
+						out = append(out, whole...)
+					}
+					in = rest
+					continue
+				}
+			}
 			n := min(headerLen-len(b.header), len(in))
 			b.header, in = append(b.header, in[:n]...), in[n:]
 			if len(b.header) < headerLen {
@@ -71,7 +84,7 @@ func (b *backend) filter(s *state, in, out []byte, now func() time.Time) []byte 
 			continue
 		}
 		if b.whole {
-			out = b.finish(s, out, now)
+			out = s.finish(b.header[0], b.body, out, now)
 		}
 		b.header = b.header[:0]
 	}
@@ -144,29 +157,29 @@ func (s *state) isOurs(kind byte) bool {
 	return true
 }
 
-// finish handles a message that was collected.
-func (b *backend) finish(s *state, out []byte, now func() time.Time) []byte {
-	switch b.header[0] {
+// finish handles a message of which all is there, and appends it to out if it is for the driver.
+func (s *state) finish(kind byte, body, out []byte, now func() time.Time) []byte {
+	switch kind {
 	case 'S':
-		s.parameter(b.body)
+		s.parameter(body)
 	case 'T':
-		if s.byName && isIDs(b.body) {
+		if s.byName && isIDs(body) {
 			s.expected = "XC"
 			return out
 		}
 	case 'K':
 		if s.params != nil {
-			s.key = bytes.Clone(b.body)
+			s.key = bytes.Clone(body)
 		}
-		if len(b.body) >= 4 {
-			s.pid = strconv.FormatUint(uint64(binary.BigEndian.Uint32(b.body)), 10)
+		if len(body) >= 4 {
+			s.pid = strconv.FormatUint(uint64(binary.BigEndian.Uint32(body)), 10)
 		}
 	case 'D':
 		next := s.expected[0]
 		if !s.isOurs('D') {
 			break
 		}
-		value := lastColumn(b.body)
+		value := lastColumn(body)
 		switch {
 		case next == 'X':
 			s.xid, _ = strconv.ParseUint(string(value), 10, 64) // 0 for NULL
@@ -184,12 +197,12 @@ func (b *backend) finish(s *state, out []byte, now func() time.Time) []byte {
 		if s.isOurs('C') {
 			return out
 		}
-		s.completed(b.body)
+		s.completed(body)
 	case 'E':
-		return s.failed(b.body, out, now)
+		return s.failed(body, out, now)
 	case 'Z':
-		if len(b.body) == 1 {
-			s.tx = b.body[0]
+		if len(body) == 1 {
+			s.tx = body[0]
 		}
 		if s.isOurs('Z') {
 			s.undone = false
@@ -202,5 +215,6 @@ func (b *backend) finish(s *state, out []byte, now func() time.Time) []byte {
 		}
 		s.settled()
 	}
-	return append(append(out, b.header...), b.body...)
+	out, start := begin(out, kind)
+	return end(append(out, body...), start)
 }
