@@ -125,14 +125,10 @@ func enter(n *ctxnode.Node, parent context.Context, l *Limit, now time.Time) err
 		panic("budget: nil context")
 	}
 	if n.Under() == nil && l.adopts() {
-		// To ask how long it is until an instant costs half of asking what time it is.
-		// In a synctest bubble the two clocks have nothing to do with each other, and
-		// a deadline of the outside lies in the past: what is below looks again.
-		if base, ok := parent.Deadline(); ok && base != base.Round(0) && timeUntil(base, now) > 0 && parent.Err() == nil {
-			n.Limit = l
-			n.Start(parent, base, false)
+		if n.Limit = l; n.Adopt(parent, now) {
 			return nil
 		}
+		n.Limit = nil
 	}
 	var present time.Time // what the clock says; zero when it was not asked
 	if now.IsZero() {
@@ -171,14 +167,6 @@ func enter(n *ctxnode.Node, parent context.Context, l *Limit, now time.Time) err
 	n.Limit = l
 	n.StartAt(present, parent, deadline.Add(rest-left), !parents || rest < left)
 	return nil
-}
-
-// timeUntil returns how long it is from now, or with a zero now from the present, to t.
-func timeUntil(t, now time.Time) time.Duration {
-	if now.IsZero() {
-		return time.Until(t)
-	}
-	return t.Sub(now)
 }
 
 // refuse returns the cause of work that is not begun under l. parents says

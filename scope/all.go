@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-
-	"github.com/curfew-go/curfew/budget"
 )
 
 // All runs the functions at the same time, in a scope of that name with the
@@ -24,7 +22,7 @@ func All[T any](ctx context.Context, name string, fs ...func(context.Context) (T
 		}
 	}
 	tasks := make([]Task[T], len(fs))
-	err := run(ctx, name, budget.Inherited(), 0, func(ctx context.Context, s *Scope) error {
+	err := run(ctx, name, &asCalled, ours, func(ctx context.Context, s *Scope) error {
 		for i, f := range fs {
 			k := &tasks[i]
 			k.f, k.t.name, k.t.work = f, strconv.Itoa(i), k

@@ -20,7 +20,7 @@ func init() {
 		return nil
 	}
 	owner.Within = func(ctx context.Context, name string, origin any, body func(owner.Scope) error) error {
-		return run(ctx, name, budget.Inherited(), reflect.ValueOf(origin).Pointer(), func(_ context.Context, s *Scope) error { return body((*attempts)(s.c)) })
+		return run(ctx, name, &asCalled, reflect.ValueOf(origin).Pointer(), func(_ context.Context, s *Scope) error { return body((*attempts)(s.c)) })
 	}
 	owner.Keep = keep
 	owner.WorkOf = workOf

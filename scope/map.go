@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"sync/atomic"
-
-	"github.com/curfew-go/curfew/budget"
 )
 
 // Map calls f for each element of in, in a scope of that name with the deadline
@@ -49,7 +47,7 @@ func mustBeMap(verb, name string, width int, nilFunc bool) {
 
 // each calls f for 0 to n-1.
 func each(ctx context.Context, name string, width, n int, origin any, f func(context.Context, int) error) error {
-	return run(ctx, name, budget.Inherited(), 0, func(_ context.Context, s *Scope) error {
+	return run(ctx, name, &asCalled, ours, func(_ context.Context, s *Scope) error {
 		c := s.c
 		width := max(min(width, n), 1)
 		m := &mapping{core: c, n: int64(n), f: f, fn: origin, width: int64(width), more: width - 1}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
-
-	"github.com/curfew-go/curfew/budget"
 )
 
 // MapSeq is Map for a stream: it calls f for the elements of in as they come, at
@@ -27,7 +25,7 @@ func MapSeq[In, Out any](ctx context.Context, name string, width int, in iter.Se
 	}
 	return func(yield func(Out, error) bool) {
 		broken := false
-		err := run(ctx, name, budget.Inherited(), 0, func(ctx context.Context, s *Scope) error {
+		err := run(ctx, name, &asCalled, ours, func(ctx context.Context, s *Scope) error {
 			var queue []*Task[Out]
 			yieldFirst := func() error {
 				v, err := queue[0].Wait(ctx)

@@ -24,10 +24,7 @@ import (
 // [budget.Enter] gives, and a limit of Inherited under a ctx without a deadline
 // gives [budget.ErrNoDeadline].
 func Run(ctx context.Context, name string, limit budget.Limit, body func(context.Context, *Scope) error) error {
-	if body == nil {
-		panic("scope: Run: nil body")
-	}
-	return run(ctx, name, limit, entryOf(body), body)
+	return run(ctx, name, &limit, itself, body)
 }
 
 // RunValue is Run for a body that brings a value back. The value is returned
@@ -38,16 +35,65 @@ func RunValue[T any](ctx context.Context, name string, limit budget.Limit, body 
 		panic("scope: RunValue: nil body")
 	}
 	var v T
-	err := run(ctx, name, limit, entryOf(body), func(ctx context.Context, s *Scope) (err error) {
+	err := run(ctx, name, &limit, entryOf(body), func(ctx context.Context, s *Scope) (err error) {
 		v, err = body(ctx, s)
 		return err
 	})
 	return v, err
 }
 
-// run is Run; origin is where the caller's function begins that body is or calls,
-// 0 when body is ours.
-func run(ctx context.Context, name string, limit budget.Limit, origin uintptr, body func(context.Context, *Scope) error) error {
+// What run is told of a body that does not call the caller's one function.
+const (
+	itself uintptr = iota // body is that function
+	ours                  // there is none: nobody wants to read of body
+)
+
+// run is Run; origin is where the caller's function begins that body calls, or one of
+// the above.
+//
+// A task that opens a scope does so on a stack of 2 KiB, of which 1.1 can be used: one
+// that does not suffice is copied, which costs more than all else about the scope. So
+// what stands on the stack while body runs is little, what begins and ends the scope
+// are functions of their own, and TestStack_OfATaskThatOpensAScope looks after it.
+func run(ctx context.Context, name string, limit *budget.Limit, origin uintptr, body func(context.Context, *Scope) error) error {
+	if body == nil {
+		panic("scope: Run: nil body")
+	}
+	if origin == itself {
+		origin = entryOf(body)
+	}
+	var o opened
+	if refusal := o.open(ctx, name, limit, origin); refusal != nil {
+		return refusal
+	}
+	defer o.leave()
+	err := body(&o.node.View, &o.handle)
+	if err == nil {
+		if rest, plainly := o.endsPlainly(); plainly {
+			o.node.Finish(rest)
+			o.settled = true
+			return nil
+		}
+	}
+	verdict, pe := o.end(err)
+	o.settled = true
+	if pe != nil {
+		panic(pe)
+	}
+	return verdict
+}
+
+// An opened is a scope as its Run has it on the stack.
+type opened struct {
+	*core
+	untrace func() // ends its task of runtime/trace; nil: there is none
+	settled bool   // it is over, and Run returns
+}
+
+// open begins the scope. The error, an *Error, says that there is no time for it.
+//
+//go:noinline
+func (o *opened) open(ctx context.Context, name string, limit *budget.Limit, origin uintptr) error {
 	if ctx == nil {
 		panic("scope: Run: nil context")
 	}
@@ -55,14 +101,18 @@ func run(ctx context.Context, name string, limit budget.Limit, origin uintptr, b
 		panic("scope: Run: empty name")
 	}
 	var c *core
-	resolved := &asCalled
-	if limit == asCalled {
+	resolved := &asCalled // limit itself stays on the stack
+	inherits := *limit == asCalled
+	if inherits {
 		c = &core{}
 	} else {
-		l := &limited{limit: limit}
+		l := &limited{limit: *limit}
 		c, resolved = &l.core, &l.limit
 	}
-	c.body, c.unusual = origin, &nothingUnusual
+	o.core = c
+	if c.unusual = &nothingUnusual; origin != ours {
+		c.body = origin
+	}
 	c.handle = Scope{c, &plain}
 	c.node.Name, c.node.Owner, c.node.Quiet = name, c, true
 	if hooks {
@@ -70,88 +120,99 @@ func run(ctx context.Context, name string, limit budget.Limit, origin uintptr, b
 			c.env = &nobody
 		}
 		if c.env != nil {
-			traced, end := withTraceTask(ctx, name)
-			ctx = traced
-			defer end()
+			ctx, o.untrace = withTraceTask(ctx, name)
 		}
 	}
-	if err := ctxnode.Hooks.Enter(&c.node, ctx, resolved, time.Time{}); err != nil {
-		return refused(ctx, name, err)
+	if c.node.Limit = resolved; !inherits || !c.node.Adopt(ctx, time.Time{}) {
+		if err := ctxnode.Hooks.Enter(&c.node, ctx, resolved, time.Time{}); err != nil {
+			return o.refused(ctx, name, err)
+		}
 	}
 	if above := c.node.Above(); above != nil {
 		c.inheritSlots(above)
 	}
 	if hooks && c.env != nil && c.env.root != nil {
 		c.joinTree()
-		defer c.leaveTree()
 	}
+	return nil
+}
 
-	settled := false
-	defer func() {
-		if settled {
-			return
+// leave is what Run does last. When it has not settled the body panicked or called
+// Goexit: its goroutine unwinds through here with its own stack.
+func (o *opened) leave() {
+	if hooks && o.env != nil {
+		defer o.unwatch()
+	}
+	if o.settled {
+		return
+	}
+	// Nothing is recovered unless the tasks do not end in time, when the panic must
+	// not wait for them.
+	c := o.core
+	c.abandonBody()
+	if !c.joinWithin() {
+		if v := recover(); v != nil {
+			c.leaveTasksBehind()
+			panic(v)
 		}
-		// The body panicked or called Goexit. Its goroutine unwinds through
-		// here with its own stack; nothing is recovered unless the tasks do
-		// not end in time, when the panic must not wait for them.
-		c.abandonBody()
-		if !c.joinWithin() {
-			if v := recover(); v != nil {
-				c.leaveTasksBehind()
-				panic(v)
-			}
-			c.join()
+		c.join()
+	}
+	c.clean()
+	c.node.Close(scopeClosed)
+	if pe := c.releaseParked(); pe != nil {
+		if v := recover(); v != nil {
+			panic(v) // the body's own panic; the task's was reported when it happened
 		}
-		c.clean()
-		c.node.Close(scopeClosed)
-		if pe := c.releaseParked(); pe != nil {
-			if v := recover(); v != nil {
-				panic(v) // the body's own panic; the task's was reported when it happened
-			}
-			panic(pe)
-		}
-	}()
-	if err := body(&c.node.View, &c.handle); err != nil {
+		panic(pe)
+	}
+}
+
+// unwatch tells those who look on that the scope is over.
+func (o *opened) unwatch() {
+	if o.untrace != nil {
+		defer o.untrace()
+	}
+	o.leaveTree()
+}
+
+// end ends a scope that has not ended plainly, whose body has returned err. It returns
+// what Run returns, or the panic that Run raises.
+//
+//go:noinline
+func (c *core) end(err error) (error, *PanicError) {
+	if err != nil {
 		if cut := c.endsCut(err); cut != nil {
-			settled = true
-			return cut
+			return cut, nil
 		}
 		c.bodyFailed(err)
 		c.join()
-	} else if c.endsPlainly() {
-		settled = true
-		return nil
 	}
 	endedBefore := c.node.Ending() != nil
 	c.clean()
 	verdict := c.verdict(endedBefore)
 	c.node.Close(scopeClosed)
 	pe := c.releaseParked()
-	settled = true
-	if pe != nil {
-		panic(pe)
-	}
 	if verdict == nil {
-		return nil
+		return nil, pe
 	}
-	return verdict
+	return verdict, pe
 }
 
 // endsPlainly joins the tasks once the body has returned nil, and closes a scope that
-// has nothing else to do, in one step. It reports whether it did.
-func (c *core) endsPlainly() bool {
+// has nothing else to do, in one step. It reports whether it did; the caller must call
+// Finish of the node with the rest then.
+func (c *core) endsPlainly() (rest ctxnode.Rest, plainly bool) {
 	c.node.Mu.Lock()
 	c.bodyOverLocked()
 	c.joinLocked()
 	if c.unusual != &nothingUnusual || c.node.Ending() != nil {
 		c.node.Mu.Unlock()
-		return false
+		return 0, false
 	}
 	c.phase, c.tasks = closed, nil
-	rest := c.node.FinishLocked(scopeClosed)
+	rest = c.node.FinishLocked(scopeClosed)
 	c.node.Mu.Unlock()
-	c.node.Finish(rest)
-	return true
+	return rest, true
 }
 
 // endsCut is endsPlainly for a body that returned what its ended context answers, which
@@ -170,13 +231,20 @@ func (c *core) endsCut(err error) *Error {
 	rest := c.node.FinishLocked(scopeClosed)
 	c.node.Mu.Unlock()
 	c.node.Finish(rest)
+	return c.cutVerdict(err)
+}
+
+// cutVerdict is the verdict of a scope of which no more is to be told than that err is
+// what its ended context answers.
+func (c *core) cutVerdict(err error) *Error {
 	v := &struct { // one piece of memory
 		Error
 		body TaskError
 		late [1]error
-	}{body: TaskError{Err: err, Induced: true}}
+	}{}
+	v.body.Err, v.body.Induced = err, true
 	v.late[0] = &v.body
-	v.Error = Error{Scope: c.node.Path(), Cause: c.causeOfEnd(), Late: v.late[:], core: c, cut: true}
+	v.Scope, v.Cause, v.Late, v.core, v.cut = c.node.Path(), c.causeOfEnd(), v.late[:], c, true
 	return &v.Error
 }
 
@@ -225,7 +293,10 @@ func (c *core) inheritSlots(above *ctxnode.View) {
 }
 
 // refused is the error of a scope whose body did not run.
-func refused(ctx context.Context, name string, err error) *Error {
+func (o *opened) refused(ctx context.Context, name string, err error) error {
+	if o.untrace != nil {
+		o.untrace()
+	}
 	path := name
 	if v := ctxnode.Find(ctx); v != nil && v.Path() != "" {
 		path = v.Path() + "/" + name

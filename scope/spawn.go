@@ -69,6 +69,19 @@ func (s *Scope) spawn(t *task, verb string) {
 // over it panics, unless an abandoned task calls.
 func (c *core) admit(t *task, verb string) bool {
 	c.node.Mu.Lock()
+	if c.phase >= cleaning || c.node.Ending() != nil {
+		c.turnAwayLocked(t, verb)
+		return false
+	}
+	c.startedLocked(t)
+	c.node.Mu.Unlock()
+	return true
+}
+
+// turnAwayLocked is admit for a task that may not begin. It lets go of the lock.
+//
+//go:noinline
+func (c *core) turnAwayLocked(t *task, verb string) {
 	if c.phase >= cleaning {
 		c.node.Mu.Unlock()
 		t.letGo()
@@ -82,24 +95,18 @@ func (c *core) admit(t *task, verb string) bool {
 			c.ownLocked().skipped++ // not cut: the verdict has been given
 			c.node.Mu.Unlock()
 			t.tellSkipped(cause)
-			return false
+			return
 		}
 		panic(fmt.Errorf("scope: %s(%q) in scope %q, which is over: %w", verb, t.name, c.node.Path(), ErrClosed))
 	}
-	if c.node.Ending() != nil {
-		c.numberLocked(t)
-		cause := c.node.Cause()
-		t.doneLocked(cause)
-		c.skippedLocked(t, cause)
-		c.node.Mu.Unlock()
-		t.letGo()
-		t.close()
-		t.tellSkipped(cause)
-		return false
-	}
-	c.startedLocked(t)
+	c.numberLocked(t)
+	cause := c.node.Cause()
+	t.doneLocked(cause)
+	c.skippedLocked(t, cause)
 	c.node.Mu.Unlock()
-	return true
+	t.letGo()
+	t.close()
+	t.tellSkipped(cause)
 }
 
 // leftCaller reports whether the calling goroutine runs a task that c has abandoned,

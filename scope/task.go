@@ -203,7 +203,13 @@ func (t *task) run() {
 		}
 		t.end(ErrGoexit)
 	}()
-	err = t.call()
+	if hooks && t.core.env != nil {
+		err = t.callWatched()
+	} else if f, ok := t.work.(plainWork); ok { // from here, high on the stack
+		err = f(t.context())
+	} else {
+		err = t.work.call(t.context())
+	}
 	returned = true
 	runtime.KeepAlive(t) // what is dead is not shown
 }

@@ -67,9 +67,13 @@ const (
 )
 
 // Finish is the second half of Close.
+//
+// A task whose scope has asked for Done comes by here with a small stack: see tell.
 func (n *Node) Finish(r Rest) {
-	n.part(r)
+	n.tell(r)
+	n.leave()
 	if r&restWait != 0 {
+		n.Stop()
 		n.quiesce()
 	}
 }

@@ -184,6 +184,34 @@ func (n *Node) StartAt(now time.Time, parent context.Context, deadline time.Time
 	}
 }
 
+// Adopt begins the life of n with the values, the end and the deadline of parent, and
+// reports whether it did: it does not when parent has no deadline, when that has passed,
+// seen from now, or from the present when now is zero, and when parent has ended.
+func (n *Node) Adopt(parent context.Context, now time.Time) bool {
+	// To ask how long it is until an instant costs half of asking what time it is.
+	// In a synctest bubble the two clocks have nothing to do with each other, and
+	// a deadline of the outside lies in the past: what is below looks again.
+	deadline, ok := parent.Deadline()
+	if !ok || deadline == deadline.Round(0) || timeUntil(deadline, now) <= 0 || parent.Err() != nil {
+		return false
+	}
+	if v, ok := direct(parent); ok { // Start, where there is nothing to find out
+		n.node, n.parent, n.deadline, n.above, n.up = n, parent, deadline, v, v.node
+		n.adopted()
+		return true
+	}
+	n.Start(parent, deadline, false)
+	return true
+}
+
+// timeUntil returns how long it is from now, or with a zero now from the present, to t.
+func timeUntil(t, now time.Time) time.Duration {
+	if now.IsZero() {
+		return time.Until(t)
+	}
+	return t.Sub(now)
+}
+
 // StartBeside begins the life of n with the values of parent, and with a deadline
 // (zero for none) that it reports and does not end at: whoever started it ends it.
 func (n *Node) StartBeside(parent context.Context, deadline time.Time) {

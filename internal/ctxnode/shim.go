@@ -55,19 +55,19 @@ func (n *Node) shim() *shim {
 	}
 	n.listen()
 	n.Mu.Lock()
-	defer n.Mu.Unlock()
-	if sh := n.std.Load(); sh != nil {
-		return sh
+	sh := n.std.Load()
+	if sh == nil {
+		sh = &shim{n: n}
+		if e := n.ended(); e != nil {
+			sh.ctx = e.carrier()
+		} else {
+			// Std calls Done, Value and AfterFunc of the shim here; none takes Mu.
+			sh.ctx, sh.cancel = context.WithCancel(sh)
+		}
+		sh.done = sh.ctx.Done()
+		n.std.Store(sh)
 	}
-	sh := &shim{n: n}
-	if e := n.ended(); e != nil {
-		sh.ctx = e.carrier()
-	} else {
-		// Std calls Done, Value and AfterFunc of the shim here; none takes Mu.
-		sh.ctx, sh.cancel = context.WithCancel(sh)
-	}
-	sh.done = sh.ctx.Done()
-	n.std.Store(sh)
+	n.Mu.Unlock() // not deferred, for a smaller frame: nothing here panics
 	return sh
 }
 

@@ -114,8 +114,46 @@ func (v *View) Path() string {
 	if v.node.above == nil && v.holder() == nil {
 		return v.node.Name
 	}
+	size := 0
+	for u := v; u != nil; u = u.node.above {
+		size += lenOf(u.node.Name) + lenOf(u.Task())
+	}
+	if size == 0 {
+		return ""
+	}
+	// Written from the end, in a loop: a task that is cut short asks, on a small stack.
 	var most [64]byte // of most paths, which then are one piece of memory
-	return string(v.appendPath(most[:0]))
+	b := most[:]
+	if size > len(b) {
+		b = make([]byte, size)
+	}
+	at := len(b)
+	for u := v; u != nil; u = u.node.above {
+		at = putBefore(b, at, u.Task())
+		at = putBefore(b, at, u.node.Name)
+	}
+	return string(b[at+1:])
+}
+
+// lenOf returns what name takes in a path, with the slash before it.
+func lenOf(name string) int {
+	if name == "" {
+		return 0
+	}
+	return 1 + len(name)
+}
+
+// putBefore writes a slash and name into b, so that they end at at, and returns where
+// they begin.
+func putBefore(b []byte, at int, name string) int {
+	if name == "" {
+		return at
+	}
+	at -= len(name)
+	copy(b[at:], name)
+	at--
+	b[at] = '/'
+	return at
 }
 
 // EndPath is the path that stands in the cause when n's own deadline passes: that of
@@ -133,20 +171,6 @@ func (v *View) nameless() bool {
 		v = v.node.above
 	}
 	return v == nil
-}
-
-func (v *View) appendPath(b []byte) []byte {
-	if v.node.above != nil {
-		b = v.node.above.appendPath(b)
-	}
-	return appendName(appendName(b, v.node.Name), v.Task())
-}
-
-func appendName(b []byte, name string) []byte {
-	if name != "" && len(b) > 0 {
-		b = append(b, '/')
-	}
-	return append(b, name...)
 }
 
 // Above returns the view in which n was opened, nil at a root.
