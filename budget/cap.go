@@ -7,6 +7,9 @@ type more struct {
 	v     *Var          // where the size comes from when work is entered; nil: within
 	was   time.Duration // what v was made with, where that is not the size; else 0
 	spent time.Duration
+	until time.Time // of the form until
+
+	cleanup time.Duration
 
 	cap    time.Duration
 	capper string // whose cap it is; empty: there is none

@@ -16,7 +16,7 @@ func init() {
 		if l == nil {
 			return 0
 		}
-		return l.cleanup
+		return l.cleanup()
 	}
 	ctxnode.Hooks.Expired = func(n *ctxnode.Node) error {
 		return &Cause{Kind: DeadlineExceeded, Scope: n.EndPath(), Limit: chain(limitsOf(&n.View))}
@@ -160,7 +160,7 @@ func enter(n *ctxnode.Node, parent context.Context, l *Limit, now time.Time) err
 		return refuse(n, parent, ExpiredOnArrival, l, parents, nil)
 	}
 	rest := left - min(l.keep(left), left)
-	rest -= min(l.cleanup, rest)
+	rest -= min(l.cleanup(), rest)
 	if rest <= 0 || rest < l.require {
 		return refuse(n, parent, LocalBudgetRejected, l, parents, nil)
 	}

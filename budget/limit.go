@@ -13,10 +13,8 @@ import (
 type Limit struct {
 	form    form
 	within  time.Duration
-	until   *time.Time // of the form until: few are, and it is as large as three others
 	who     string
 	reserve time.Duration
-	cleanup time.Duration
 	require time.Duration
 	more    *more // what few limits have; nil: nothing. Never changed once it is set
 }
@@ -37,7 +35,7 @@ func Within(d time.Duration) Limit { return Limit{form: within, within: d} }
 // Until is a limit at the instant t. A t without a monotonic reading is turned
 // into one when work is entered. Work entered at t or later is refused as
 // ExpiredOnArrival.
-func Until(t time.Time) Limit { return Limit{form: until, until: &t} }
+func Until(t time.Time) Limit { return Limit{form: until, more: &more{until: t}} }
 
 // Inherited is the deadline of the parent context. Work entered with it under a
 // parent without a deadline is refused with ErrNoDeadline: nothing in curfew is
@@ -80,7 +78,10 @@ func (l Limit) ReserveShare(share float64, floor, ceiling time.Duration) Limit {
 // panics; zero is no Cleanup.
 func (l Limit) Cleanup(d time.Duration) Limit {
 	mustNotBeNegative("Cleanup", d)
-	l.cleanup = d
+	if m := l.extra(); m.cleanup != d {
+		m.cleanup = d
+		l.more = &m
+	}
 	return l
 }
 
@@ -115,7 +116,7 @@ func (l *Limit) instant(now time.Time) (t time.Time, ok bool) {
 		return now.Add(max(l.within, 0) - l.more.spent), true
 	case until:
 		// Until(t) may lack a monotonic reading; from here on it has one.
-		return now.Add(l.until.Sub(now)), true
+		return now.Add(l.more.until.Sub(now)), true
 	}
 	return time.Time{}, false
 }
@@ -146,7 +147,7 @@ func (l *Limit) own() string {
 			size += fmt.Sprintf(" (%v spent)", l.more.spent)
 		}
 	case until:
-		size = "until " + l.until.Format("15:04:05.000")
+		size = "until " + l.more.until.Format("15:04:05.000")
 	}
 	switch {
 	case l.who != "" && size != "":
@@ -168,7 +169,15 @@ func (l *Limit) silent() bool {
 
 // adopts reports whether l is the parent's deadline as it is.
 func (l *Limit) adopts() bool {
-	return l.form == inherited && l.reserve == 0 && l.cleanup == 0 && l.require == 0 && l.more == nil
+	return l.form == inherited && l.reserve == 0 && l.require == 0 && l.more == nil
+}
+
+// cleanup returns how much the limit keeps for the scope's cleanups, 0 for nothing.
+func (l *Limit) cleanup() time.Duration {
+	if l.more == nil {
+		return 0
+	}
+	return l.more.cleanup
 }
 
 // keep returns how much of left the limit keeps for the caller.

@@ -21,62 +21,88 @@ func All[T any](ctx context.Context, name string, fs ...func(context.Context) (T
 			panic(fmt.Sprintf("scope: All(%q): function %d is nil", name, i))
 		}
 	}
-	tasks := make([]Task[T], len(fs))
-	err := run(ctx, name, &asCalled, ours, func(ctx context.Context, s *Scope) error {
-		for i, f := range fs {
-			k := &tasks[i]
-			k.f, k.t.name, k.t.work = f, strconv.Itoa(i), k
+	a := &all[T]{fs: fs, values: make([]T, len(fs))}
+	var others []task
+	if n := len(fs); n > 1 {
+		others = make([]task, n-1)
+	}
+	err := run(ctx, &a.core, name, &asCalled, ours, func(_ context.Context, s *Scope) error {
+		if len(fs) > 0 {
+			s.startAll(others, &a.last, a)
 		}
+		return nil
+	})
+	return a.values, err
+}
+
+// An all is the scope of an All, and what its tasks do.
+type all[T any] struct {
+	core
+	last   task // the task on the goroutine of the scope's body
+	fs     []func(context.Context) (T, error)
+	values []T
+}
+
+// call runs the function of t. As with Map its value goes to where the caller finds it:
+// no task of the scope is ever abandoned.
+func (a *all[T]) call(ctx context.Context, t *task) error {
+	i := t.place()
+	v, err := a.fs[i](ctx)
+	if err == nil {
+		a.values[i] = v
+	}
+	return err
+}
+
+func (a *all[T]) origin(t *task) any { return a.fs[t.place()] }
+
+// place returns which of the tasks of an All t is: its name says so, or else its number,
+// see admitAll.
+func (t *task) place() int {
+	if t.name != "" {
+		i, _ := strconv.Atoi(t.name)
+		return i
+	}
+	return int(t.seq) - 1
+}
+
+// startAll starts the tasks of an All: the others each on a goroutine of its own, the
+// last one on that of the scope's body.
+func (s *Scope) startAll(others []task, last *task, w work) {
+	c := s.c
+	if !c.admitAll(others, last, w) {
+		for i := range others {
+			others[i].name, others[i].work = strconv.Itoa(i), w
+			s.spawn(&others[i], "All")
+		}
+		last.name, last.work = strconv.Itoa(len(others)), w
+		s.runHere(last)
+		return
+	}
+	if len(others) > 0 {
 		// One function starts them all, on as many goroutines: a function for each would
 		// be a piece of memory for each. Which goroutine gets which task says nothing,
 		// since all of them are started here.
-		var start func()
-		if len(tasks) > 1 {
-			taken := &s.c.taken
-			start = func() { tasks[taken.Add(1)-1].t.run() }
-		}
-		s.startAll(len(tasks), func(i int) *task { return &tasks[i].t }, start)
-		return nil
-	})
-	values := make([]T, len(fs))
-	for i := range tasks {
-		if k := &tasks[i]; k.t.overLocked() && k.t.errLocked() == nil { // Run has returned: nothing changes any more
-			values[i] = k.v
-		}
-	}
-	return values, err
-}
-
-// startAll starts the n tasks of an All, the last of them on the goroutine of the
-// scope's body. start, which is not called when there is only one, runs the first that
-// it has not run yet.
-func (s *Scope) startAll(n int, at func(i int) *task, start func()) {
-	c := s.c
-	if !c.admitAll(n, at) {
-		for i := range n {
-			if t := at(i); i < n-1 {
-				s.spawn(t, "All")
+		start := func() { others[c.taken.Add(1)-1].run() }
+		for i := range others {
+			if c.node.Ending() != nil { // one of them has failed meanwhile
+				others[i].refused(nil)
 			} else {
-				s.runHere(t)
+				go start()
 			}
 		}
+	}
+	if c.node.Ending() != nil {
+		last.refused(nil)
 		return
 	}
-	for i := range n {
-		switch t := at(i); {
-		case c.node.Ending() != nil: // one of them has failed meanwhile
-			t.refused(nil)
-		case i < n-1:
-			go start()
-		default:
-			t.runHere()
-		}
-	}
+	last.runHere()
 }
 
-// admitAll counts n tasks as live in one step. It does nothing, and reports false, where
-// each has to be looked at: somebody looks on, there are slots, or the scope has ended.
-func (c *core) admitAll(n int, at func(i int) *task) bool {
+// admitAll counts the tasks of an All as live in one step, and gives them the first
+// numbers of the scope. It does nothing, and reports false, where each has to be looked
+// at: somebody looks on, there are slots, or the scope has ended.
+func (c *core) admitAll(others []task, last *task, w work) bool {
 	if c.slots.Load() != nil || hooks && c.env != nil {
 		return false
 	}
@@ -86,15 +112,17 @@ func (c *core) admitAll(n int, at func(i int) *task) bool {
 		return false
 	}
 	profiles := shared.count.Load()
-	for i := range n {
-		t := at(i)
-		t.core, t.profiles = c, profiles
+	admit := func(t *task) {
+		t.core, t.work, t.profiles = c, w, profiles
 		t.view.Init(&c.node, t)
-		c.sequence++
-		t.seq = c.sequence
+		c.numberLocked(t)
 		c.linkLocked(t)
 	}
-	c.countLocked(n)
+	for i := range others {
+		admit(&others[i])
+	}
+	admit(last)
+	c.countLocked(len(others) + 1)
 	return true
 }
 

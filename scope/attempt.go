@@ -20,7 +20,7 @@ func init() {
 		return nil
 	}
 	owner.Within = func(ctx context.Context, name string, origin any, body func(owner.Scope) error) error {
-		return run(ctx, name, &asCalled, reflect.ValueOf(origin).Pointer(), func(_ context.Context, s *Scope) error { return body((*attempts)(s.c)) })
+		return run(ctx, nil, name, &asCalled, reflect.ValueOf(origin).Pointer(), func(_ context.Context, s *Scope) error { return body((*attempts)(s.c)) })
 	}
 	owner.Keep = keep
 	owner.WorkOf = workOf
@@ -77,7 +77,7 @@ type attemptWork interface {
 	contextEnded()
 }
 
-func (a *attemptTask) call(ctx context.Context) error {
+func (a *attemptTask) call(ctx context.Context, _ *task) error {
 	if m := a.more; m != nil && m.hold != nil && !m.lent && !m.hold.tryTake() {
 		select {
 		case <-m.hold.join(false):
@@ -90,7 +90,7 @@ func (a *attemptTask) call(ctx context.Context) error {
 	return a.Call(ctx)
 }
 
-func (a *attemptTask) origin() any        { return a.Origin() }
+func (a *attemptTask) origin(*task) any   { return a.Origin() }
 func (a *attemptTask) finished(err error) { a.Finished(err) }
 func (a *attemptTask) contextEnded()      { a.ContextEnded(&a.with) }
 

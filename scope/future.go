@@ -24,7 +24,7 @@ func Fork[T any](s *Scope, name string, f func(context.Context) (T, error)) *Tas
 	return k
 }
 
-func (k *Task[T]) call(ctx context.Context) error {
+func (k *Task[T]) call(ctx context.Context, _ *task) error {
 	v, err := k.f(ctx)
 	if err == nil {
 		k.v = v
@@ -32,7 +32,7 @@ func (k *Task[T]) call(ctx context.Context) error {
 	return err
 }
 
-func (k *Task[T]) origin() any { return k.f }
+func (k *Task[T]) origin(*task) any { return k.f }
 
 // Value returns the task's value. It panics unless a Wait that covers the task
 // has returned, the scope's or the task's own, however fast the task was: code

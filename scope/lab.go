@@ -35,12 +35,12 @@ type disturbedWork struct {
 	refused error // what Spawn said
 }
 
-func (d *disturbedWork) call(ctx context.Context) error {
+func (d *disturbedWork) call(ctx context.Context, t *task) error {
 	if err := d.refused; err != nil {
 		d.refused = nil // Restart starts it again, and Spawn was once
 		return err
 	}
-	return d.task.disturbed(ctx, d.work.call)
+	return d.task.disturbed(ctx, func(ctx context.Context) error { return d.work.call(ctx, t) })
 }
 
 // Call is what the attempt does. A test may do something to it here: unlike that of
@@ -106,7 +106,7 @@ func (c *core) living(to []lab.Left) []lab.Left {
 	var inner []*core
 	add := func(t *task) {
 		l := t.lineLocked(now)
-		left := lab.Left{Path: path + "/" + t.title(), State: l.State, Age: time.Duration(l.Age), Function: where(t.work.origin())}
+		left := lab.Left{Path: path + "/" + t.title(), State: l.State, Age: time.Duration(l.Age), Function: where(t.work.origin(t))}
 		if t.more != nil {
 			left.Spawned = t.more.spawn
 		}

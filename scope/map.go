@@ -47,7 +47,7 @@ func mustBeMap(verb, name string, width int, nilFunc bool) {
 
 // each calls f for 0 to n-1.
 func each(ctx context.Context, name string, width, n int, origin any, f func(context.Context, int) error) error {
-	return run(ctx, name, &asCalled, ours, func(_ context.Context, s *Scope) error {
+	return run(ctx, nil, name, &asCalled, ours, func(_ context.Context, s *Scope) error {
 		c := s.c
 		width := max(min(width, n), 1)
 		m := &mapping{core: c, n: int64(n), f: f, fn: origin, width: int64(width), more: width - 1}
@@ -99,9 +99,9 @@ type item struct {
 	i int
 }
 
-func (it *item) call(ctx context.Context) error { return it.m.f(ctx, it.i) }
+func (it *item) call(ctx context.Context, _ *task) error { return it.m.f(ctx, it.i) }
 
-func (it *item) origin() any { return it.m.fn }
+func (it *item) origin(*task) any { return it.m.fn }
 
 // A worker is one goroutine that takes items.
 type worker struct {
@@ -214,23 +214,29 @@ func (m *mapping) unlistedLocked() (all []*task) {
 // workHere works on the caller's goroutine, and starts the others.
 func (m *mapping) workHere() {
 	c := m.core
-	h, lent, back := c.claimHere(&task{core: c, name: "here"})
-	defer back()
-	switch {
-	case h == nil:
+	if c.slots.Load() == nil {
 		m.startAll()
-	case lent || m.take(h):
-		if !lent {
-			defer h.drop()
-		}
-		m.scout()
-	default:
-		m.finish()
+		m.workAlong(nil)
 		return
 	}
-	c.node.Mu.Lock()
+	h, lent, back := c.claimHere(&task{core: c, name: "here"})
+	defer back()
+	if !lent {
+		if !m.take(h) {
+			m.finish()
+			return
+		}
+		defer h.drop()
+	}
+	m.scout()
+	m.workAlong(h)
+}
+
+// workAlong takes items, on the caller's goroutine, until none is left.
+func (m *mapping) workAlong(h *hold) {
+	m.core.node.Mu.Lock()
 	w := m.newWorkerLocked()
-	c.node.Mu.Unlock()
+	m.core.node.Mu.Unlock()
 	for it := w.begin(h); it != nil; it = w.begin(h) {
 		it.task.runHere()
 	}

@@ -25,7 +25,7 @@ func MapSeq[In, Out any](ctx context.Context, name string, width int, in iter.Se
 	}
 	return func(yield func(Out, error) bool) {
 		broken := false
-		err := run(ctx, name, &asCalled, ours, func(ctx context.Context, s *Scope) error {
+		err := run(ctx, nil, name, &asCalled, ours, func(ctx context.Context, s *Scope) error {
 			var queue []*Task[Out]
 			yieldFirst := func() error {
 				v, err := queue[0].Wait(ctx)
@@ -70,4 +70,4 @@ type writtenAt struct {
 	fn any
 }
 
-func (w writtenAt) origin() any { return w.fn }
+func (w writtenAt) origin(*task) any { return w.fn }

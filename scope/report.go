@@ -28,7 +28,7 @@ func (g *overdueTask) words() Straggler {
 	if g.task == nil {
 		s.Function = writtenIn(g.core.body)
 	} else {
-		s.Task, s.Function = g.task.title(), where(g.task.work.origin())
+		s.Task, s.Function = g.task.title(), where(g.task.work.origin(g.task))
 	}
 	return s
 }

@@ -24,7 +24,7 @@ import (
 // [budget.Enter] gives, and a limit of Inherited under a ctx without a deadline
 // gives [budget.ErrNoDeadline].
 func Run(ctx context.Context, name string, limit budget.Limit, body func(context.Context, *Scope) error) error {
-	return run(ctx, name, &limit, itself, body)
+	return run(ctx, nil, name, &limit, itself, body)
 }
 
 // RunValue is Run for a body that brings a value back. The value is returned
@@ -35,7 +35,7 @@ func RunValue[T any](ctx context.Context, name string, limit budget.Limit, body 
 		panic("scope: RunValue: nil body")
 	}
 	var v T
-	err := run(ctx, name, &limit, entryOf(body), func(ctx context.Context, s *Scope) (err error) {
+	err := run(ctx, nil, name, &limit, entryOf(body), func(ctx context.Context, s *Scope) (err error) {
 		v, err = body(ctx, s)
 		return err
 	})
@@ -48,14 +48,15 @@ const (
 	ours                  // there is none: nobody wants to read of body
 )
 
-// run is Run; origin is where the caller's function begins that body calls, or one of
-// the above.
+// run is Run. in is the scope to open where it inherits, of which nobody knows yet, nil
+// for a new one. origin is where the caller's function begins that body calls, or one
+// of the above.
 //
 // A task that opens a scope does so on a stack of 2 KiB, of which 1.1 can be used: one
 // that does not suffice is copied, which costs more than all else about the scope. So
 // what stands on the stack while body runs is little, what begins and ends the scope
 // are functions of their own, and TestStack_OfATaskThatOpensAScope looks after it.
-func run(ctx context.Context, name string, limit *budget.Limit, origin uintptr, body func(context.Context, *Scope) error) error {
+func run(ctx context.Context, in *core, name string, limit *budget.Limit, origin uintptr, body func(context.Context, *Scope) error) error {
 	if body == nil {
 		panic("scope: Run: nil body")
 	}
@@ -63,7 +64,7 @@ func run(ctx context.Context, name string, limit *budget.Limit, origin uintptr, 
 		origin = entryOf(body)
 	}
 	var o opened
-	if refusal := o.open(ctx, name, limit, origin); refusal != nil {
+	if refusal := o.open(ctx, in, name, limit, origin); refusal != nil {
 		return refusal
 	}
 	defer o.leave()
@@ -93,21 +94,21 @@ type opened struct {
 // open begins the scope. The error, an *Error, says that there is no time for it.
 //
 //go:noinline
-func (o *opened) open(ctx context.Context, name string, limit *budget.Limit, origin uintptr) error {
+func (o *opened) open(ctx context.Context, in *core, name string, limit *budget.Limit, origin uintptr) error {
 	if ctx == nil {
 		panic("scope: Run: nil context")
 	}
 	if name == "" {
 		panic("scope: Run: empty name")
 	}
-	var c *core
-	resolved := &asCalled // limit itself stays on the stack
+	c, resolved := in, &asCalled // limit itself stays on the stack
 	inherits := *limit == asCalled
-	if inherits {
-		c = &core{}
-	} else {
+	switch {
+	case !inherits:
 		l := &limited{limit: *limit}
 		c, resolved = &l.core, &l.limit
+	case c == nil:
+		c = &core{}
 	}
 	o.core = c
 	if c.unusual = &nothingUnusual; origin != ours {

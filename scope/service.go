@@ -142,8 +142,8 @@ type starting[T any] struct {
 	told chan struct{}
 }
 
-func (k *starting[T]) call(ctx context.Context) error { return k.f(ctx, k.ready) }
-func (k *starting[T]) origin() any                    { return k.f }
+func (k *starting[T]) call(ctx context.Context, _ *task) error { return k.f(ctx, k.ready) }
+func (k *starting[T]) origin(*task) any                        { return k.f }
 
 func (k *starting[T]) ready(v T) {
 	k.once.Do(func() {
@@ -193,11 +193,11 @@ type restarter struct {
 	backoff Backoff
 }
 
-func (r *restarter) call(ctx context.Context) error {
+func (r *restarter) call(ctx context.Context, t *task) error {
 	wait, failures := r.backoff.First, 0
 	for {
 		began := time.Now()
-		err := r.work.call(ctx)
+		err := r.work.call(ctx, t)
 		if err == nil || ctx.Err() != nil {
 			return err
 		}

@@ -111,14 +111,14 @@ func (t *task) errLocked() error {
 
 // A work is what a task does: the caller's function, with or without a value.
 type work interface {
-	call(ctx context.Context) error
-	origin() any // the caller's function itself, for reports
+	call(ctx context.Context, t *task) error // t is whose work it is
+	origin(t *task) any                      // the caller's function itself, for reports
 }
 
 type plainWork func(context.Context) error
 
-func (f plainWork) call(ctx context.Context) error { return f(ctx) }
-func (f plainWork) origin() any                    { return (func(context.Context) error)(f) }
+func (f plainWork) call(ctx context.Context, _ *task) error { return f(ctx) }
+func (f plainWork) origin(*task) any                        { return (func(context.Context) error)(f) }
 
 // A mode says what a task's outcome means to its scope, and when it ends.
 type mode uint8
@@ -155,12 +155,16 @@ func (t *task) extra() *more {
 // TaskName is part of ctxnode.Holder.
 func (t *task) TaskName() string { return t.title() }
 
-// title returns the name of t. That of an item is its index, put into words on demand.
+// title returns the name of t. That of an item, or of a piece of an All, is its index,
+// put into words on demand.
 func (t *task) title() string {
+	if t.name != "" {
+		return t.name
+	}
 	if it, ok := t.work.(*item); ok {
 		return strconv.Itoa(it.i)
 	}
-	return t.name
+	return strconv.Itoa(t.place()) // all others have a name
 }
 
 // Values is part of ctxnode.Holder.
@@ -208,7 +212,7 @@ func (t *task) run() {
 	} else if f, ok := t.work.(plainWork); ok { // from here, high on the stack
 		err = f(t.context())
 	} else {
-		err = t.work.call(t.context())
+		err = t.work.call(t.context(), t)
 	}
 	returned = true
 	runtime.KeepAlive(t) // what is dead is not shown
@@ -247,7 +251,7 @@ func (t *task) call() error {
 	if hooks && t.core.env != nil {
 		return t.callWatched()
 	}
-	return t.work.call(t.context())
+	return t.work.call(t.context(), t)
 }
 
 // everyLocked returns the tasks in the list, and the items that are in none, for which

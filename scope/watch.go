@@ -48,7 +48,7 @@ func (t *task) callWatched() error {
 	if trace.IsEnabled() {
 		defer trace.StartRegion(ctx, t.title()).End()
 	}
-	return t.work.call(ctx)
+	return t.work.call(ctx, t)
 }
 
 func (t *task) tellEnded(err error, overrun time.Duration) {

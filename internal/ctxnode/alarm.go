@@ -38,6 +38,14 @@ var alarms sync.Pool // of *Alarm without a ringer
 // just read from the clock, or zero. Until then r has to lead to the alarm: one that
 // nobody holds is collected, and does not ring.
 func SetAlarm(now, at time.Time, r Ringer) *Alarm {
+	var a *Alarm
+	setAlarm(&a, now, at, r)
+	return a
+}
+
+// setAlarm is SetAlarm for an r that holds its alarm in place: it stands there before r
+// is called.
+func setAlarm(place **Alarm, now, at time.Time, r Ringer) {
 	if now.IsZero() {
 		now = time.Now()
 	}
@@ -46,24 +54,25 @@ func SetAlarm(now, at time.Time, r Ringer) *Alarm {
 	bubble := now == now.Round(0)
 	if !bubble {
 		if a, _ := alarms.Get().(*Alarm); a != nil {
+			*place = a
 			a.bell.set(now, at, r)
-			return a
+			return
 		}
 	}
-	return newAlarm(now, at, r, !bubble)
+	newAlarm(place, now, at, r, !bubble)
 }
 
 //go:noinline
-func newAlarm(now, at time.Time, r Ringer, again bool) *Alarm {
+func newAlarm(place **Alarm, now, at time.Time, r Ringer, again bool) {
 	b := &bell{ringer: r, at: at, fires: at}
+	a := &Alarm{b, again}
+	*place = a
 	b.mu.Lock()
 	b.timer = time.AfterFunc(at.Sub(now), b.fire)
 	b.mu.Unlock()
-	a := &Alarm{b, again}
 	if again {
 		runtime.AddCleanup(a, func(t *time.Timer) { t.Stop() }, b.timer)
 	}
-	return a
 }
 
 func (b *bell) set(now, at time.Time, r Ringer) {

@@ -17,8 +17,14 @@ func (n *Node) arm(now time.Time) {
 	if n.ending.Load() != nil {
 		return
 	}
+	n.armAlone(now)
+}
+
+// armAlone is arm for a node that nobody else knows yet, or whose lock the caller holds.
+// What it writes comes before the alarm: the lock of that is all that orders the two.
+func (n *Node) armAlone(now time.Time) {
 	n.callbacks++
-	n.alarm = SetAlarm(now, n.deadline, (*ringing)(n))
+	setAlarm(&n.alarm, now, n.deadline, (*ringing)(n))
 }
 
 // A ringing is a node as its alarm sees it.

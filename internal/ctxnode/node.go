@@ -142,12 +142,12 @@ func (n *Node) Start(parent context.Context, deadline time.Time, arm bool) {
 func (n *Node) StartAt(now time.Time, parent context.Context, deadline time.Time, arm bool) {
 	n.start(parent, deadline)
 	var up *Node // the node whose end is that of parent
-	if v, ok := direct(parent); ok {
-		up = v.node
-	} else if v := n.above; v != nil && parent.Done() != nil && v.Done() == parent.Done() {
+	if v := n.above; v != nil {
 		// Attach directly only where the ancestor's end is the parent's end:
 		// WithoutCancel and std children keep our values, but not our end.
-		up = v.node
+		if _, own := direct(parent); own || parent.Done() != nil && v.Done() == parent.Done() {
+			up = v.node
+		}
 	}
 	follow := false
 	switch {
@@ -179,7 +179,10 @@ func (n *Node) StartAt(now time.Time, parent context.Context, deadline time.Time
 	if follow {
 		n.follow(parent)
 	}
-	if arm {
+	switch {
+	case arm && n.up == nil && !follow:
+		n.armAlone(now)
+	case arm:
 		n.arm(now)
 	}
 }
@@ -227,7 +230,7 @@ func (n *Node) StartDetached(parent context.Context, deadline time.Time) {
 	if n.above != nil {
 		n.above.pauseAll()
 	}
-	n.arm(time.Time{})
+	n.armAlone(time.Time{})
 }
 
 // PutUnder makes the end of up end n, beside that of its parent context. It is for a
