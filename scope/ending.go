@@ -11,7 +11,12 @@ import (
 
 // end records what the task came back with and lets go of the scope.
 func (t *task) end(err error) {
-	if !t.endsAlone(err, false) {
+	switch {
+	case t.endsAlone(err, false):
+	case t.failsFirst(err):
+		t.core.node.EndStd() // from here, high on the stack: see docs/decisions/hot-path.md
+		t.failed(err)
+	default:
 		t.endSlowly(err, false)
 	}
 }
@@ -19,7 +24,12 @@ func (t *task) end(err error) {
 // endHere is end for a task on the goroutine of its scope's body, which is all that
 // waits for the tasks of such a scope.
 func (t *task) endHere(err error) {
-	if !t.endsAlone(err, true) {
+	switch {
+	case t.endsAlone(err, true):
+	case t.failsFirst(err):
+		t.core.node.EndStd()
+		t.failed(err)
+	default:
 		t.endSlowly(err, true)
 	}
 }
@@ -171,7 +181,7 @@ func (t *task) note(err error, panicked bool) (first bool) {
 		}
 		own = t.node.Ending()
 	}
-	te := &TaskError{Task: t.title(), Err: err, limit: t.limitBehind(err, own)}
+	te := &TaskError{Task: t.title(), Err: err, behind: t.behind(err, own)}
 	switch {
 	case panicked:
 		return c.note(te, own)
@@ -216,17 +226,17 @@ func (t *task) tightens() bool {
 	return !ok || d.Before(scope)
 }
 
-// limitBehind returns the limit that ended the task's own context, when err says
-// only that something did: most code returns ctx.Err().
-func (t *task) limitBehind(err error, own *ctxnode.Ending) string {
+// behind returns what ended the task's own context, when err says only that something
+// did: most code returns ctx.Err().
+func (t *task) behind(err error, own *ctxnode.Ending) *budget.Cause {
 	if own == nil {
-		return ""
+		return nil
 	}
 	cause, _ := own.Cause.(*budget.Cause)
 	if cause == nil || !is(err, own.Err) || is(err, cause) {
-		return ""
+		return nil
 	}
-	return cause.Limit
+	return cause
 }
 
 // leaveLocked ends the task's part in the scope.
@@ -241,6 +251,7 @@ func (t *task) leaveLocked(err error) {
 func (t *task) goLocked(err error) (idle bool) {
 	c := t.core
 	c.unlinkLocked(t)
+	c.unswept-- // it was numbered, and is not listed any more
 	t.doneLocked(err)
 	if t.mode&service != 0 {
 		c.services--

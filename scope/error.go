@@ -292,15 +292,23 @@ type TaskError struct {
 	Err     error  // what it returned; a *PanicError when it panicked, ErrGoexit after a Goexit
 	Induced bool   // it was cut short: Err only says that the scope had ended
 
-	limit string // what ended the task's own context, where Err does not say
+	behind *budget.Cause // what ended the task's own context, where Err does not say
 }
 
 // Error names the task and its error.
 func (e *TaskError) Error() string {
-	if e.limit != "" {
-		return fmt.Sprintf("%s: %s (limit %s)", e.name(), text(e.Err), e.limit)
+	if limit := e.limit(); limit != "" {
+		return fmt.Sprintf("%s: %s (limit %s)", e.name(), text(e.Err), limit)
 	}
 	return e.name() + ": " + text(e.Err)
+}
+
+// limit is what the task ran into, where Err does not say.
+func (e *TaskError) limit() string {
+	if e.behind == nil {
+		return ""
+	}
+	return e.behind.Limit
 }
 
 func (e *TaskError) name() string {

@@ -70,10 +70,13 @@ func run(ctx context.Context, in *core, name string, limit *budget.Limit, origin
 	defer o.leave()
 	err := body(&o.node.View, &o.handle)
 	if err == nil {
-		if rest, plainly := o.endsPlainly(); plainly {
-			o.node.Finish(rest)
+		if rest, verdict, over := o.endsAtOnce(); over {
+			o.node.Finish(rest) // from here, high on the stack
 			o.settled = true
-			return nil
+			if verdict == nil {
+				return nil
+			}
+			return verdict
 		}
 	}
 	verdict, pe := o.end(err)
@@ -176,7 +179,7 @@ func (o *opened) unwatch() {
 	o.leaveTree()
 }
 
-// end ends a scope that has not ended plainly, whose body has returned err. It returns
+// end ends a scope that has not ended at once, whose body has returned err. It returns
 // what Run returns, or the panic that Run raises.
 //
 //go:noinline
@@ -199,24 +202,28 @@ func (c *core) end(err error) (error, *PanicError) {
 	return verdict, pe
 }
 
-// endsPlainly joins the tasks once the body has returned nil, and closes a scope that
-// has nothing else to do, in one step. It reports whether it did; the caller must call
-// Finish of the node with the rest then.
-func (c *core) endsPlainly() (rest ctxnode.Rest, plainly bool) {
+// endsAtOnce joins the tasks once the body has returned nil, and closes a scope that
+// has no cleanups and no panic to raise, in one step. It reports whether it did, with
+// the verdict; the caller must call Finish of the node with the rest then.
+func (c *core) endsAtOnce() (rest ctxnode.Rest, verdict *Error, over bool) {
 	c.node.Mu.Lock()
 	c.bodyOverLocked()
 	c.joinLocked()
-	if c.unusual != &nothingUnusual || c.node.Ending() != nil {
+	if len(c.cleanups) > 0 || len(c.panics) > 0 {
 		c.node.Mu.Unlock()
-		return 0, false
+		return 0, nil, false
+	}
+	if c.unusual != &nothingUnusual || c.node.Ending() != nil {
+		verdict = c.verdictLocked()
+		c.late = verdict == nil && c.node.Ending() != nil
 	}
 	c.phase, c.tasks = closed, nil
 	rest = c.node.FinishLocked(scopeClosed)
 	c.node.Mu.Unlock()
-	return rest, true
+	return rest, verdict, true
 }
 
-// endsCut is endsPlainly for a body that returned what its ended context answers, which
+// endsCut is endsAtOnce for a body that returned what its ended context answers, which
 // is what the scopes inside do when a scope with very many of them ends. It returns the
 // verdict, nil when there is more to be done.
 func (c *core) endsCut(err error) *Error {

@@ -75,14 +75,21 @@ func (c *core) Ended(e *ctxnode.Ending, watched bool) bool {
 		c.dropSlots()
 	}
 	c.node.Mu.Lock()
-	if (!watched || c.ownGrace) && c.grace >= 0 && c.phase < cleaning && (c.phase == open || c.liveLocked() > 0 || c.helpers > 0) {
-		now := time.Now()
+	if !watched || c.ownGrace {
+		c.watchEndLocked(time.Now())
+	}
+	c.node.Mu.Unlock()
+	return true
+}
+
+// watchEndLocked has a look taken, a grace later, at who still runs; now is the
+// present, just read.
+func (c *core) watchEndLocked(now time.Time) {
+	if c.grace >= 0 && c.phase < cleaning && (c.phase == open || c.liveLocked() > 0 || c.helpers > 0) {
 		own := c.ownLocked()
 		own.watchBegan, own.watchPaused = now, c.node.PausedLocked(now)
 		own.watch = ctxnode.SetAlarm(now, now.Add(c.grace), (*watching)(c)) // not by watchLocked: see Node.release
 	}
-	c.node.Mu.Unlock()
-	return true
 }
 
 // Ended is called when the context of a task with one of its own has ended.

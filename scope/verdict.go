@@ -62,7 +62,7 @@ func (c *core) recordLocked(te *TaskError, cut bool) (first bool) {
 			o.failures = append(o.failures, te)
 		}
 		return c.node.EndLocked(ending(budget.Cause{
-			Kind: budget.SiblingFailed, Scope: c.node.Path(), Task: te.Task, Err: te.Err, Limit: te.limit,
+			Kind: budget.SiblingFailed, Scope: c.node.Path(), Task: te.Task, Err: te.Err, Limit: te.limit(),
 		}))
 	case cut:
 		te.Induced = true
@@ -219,7 +219,7 @@ func (c *core) verdictLocked() *Error {
 		trigger = o.failures[0] // of a scope that keeps going
 	}
 	if trigger != nil {
-		v.cause = budget.Cause{Kind: budget.Failed, Scope: e.Scope, Task: trigger.Task, Err: trigger.Err, Limit: trigger.limit}
+		v.cause = budget.Cause{Kind: budget.Failed, Scope: e.Scope, Task: trigger.Task, Err: trigger.Err, Limit: trigger.limit()}
 		e.Cause = &v.cause
 	} else {
 		e.Cause = c.causeOfEnd()
@@ -258,8 +258,11 @@ func (c *core) echoesLocked() (errs []error) {
 			words = make([]TaskError, 0, c.listedLocked())
 			errs = make([]error, 0, c.listedLocked())
 		}
-		words = append(words, TaskError{Task: t.title(), Err: t.errLocked(), Induced: true})
-		errs = append(errs, &words[len(words)-1])
+		n := len(words)
+		words = words[:n+1]
+		te := &words[n]
+		te.Task, te.Err, te.Induced = t.title(), t.errLocked(), true
+		errs = append(errs, te)
 	}
 	return errs
 }

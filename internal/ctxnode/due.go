@@ -147,9 +147,13 @@ func (n *Node) expire() {
 // are late on a busy machine, and an error that work brings back after the
 // deadline must not be taken for what ended it.
 func (n *Node) ExpireIfDue() {
-	if n.deadline.IsZero() || n.ending.Load() != nil || time.Until(n.deadline) > 0 {
-		return
+	if !n.deadline.IsZero() && n.ending.Load() == nil && time.Until(n.deadline) <= 0 {
+		n.due()
 	}
+}
+
+// due ends n, whose deadline has passed.
+func (n *Node) due() {
 	for a := n; a != nil; a = a.up {
 		if a.how&armed != 0 && !a.deadline.After(n.deadline) {
 			a.expire()
@@ -177,6 +181,20 @@ func (n *Node) ExpireIfDue() {
 // taken for what ended n.
 func (n *Node) CatchUp() {
 	n.ExpireIfDue()
+	n.hear()
+}
+
+// CatchUpAt is CatchUp for a caller that has just looked at the clock: now is what it
+// read.
+func (n *Node) CatchUpAt(now time.Time) {
+	if !n.deadline.IsZero() && n.ending.Load() == nil && !n.deadline.After(now) {
+		n.due()
+	}
+	n.hear()
+}
+
+// hear ends n when something above has ended.
+func (n *Node) hear() {
 	for n.ending.Load() == nil {
 		below, e := n.nearestEnd()
 		if e == nil {

@@ -12,19 +12,32 @@ func (n *Node) Release() { n.release(n.ending.Load(), false) }
 // A task that fails calls it, on a goroutine whose stack is small: what tells others needs
 // little room here, and nobody waits for a stack that grows.
 func (n *Node) release(e *Ending, watched bool) {
-	if sh := n.std.Load(); sh != nil {
-		sh.end()
-	}
+	n.EndStd()
 	if w, ok := n.Owner.(Watcher); ok && e != nil {
 		watched = w.Ended(e, watched)
 	}
-	n.endBelow(watched)
+	n.EndBelow(watched)
 }
 
-// endBelow ends the children of n, which has ended.
+// EndStd, and EndBelow unless LeafLocked says that it is not needed, are Release for an
+// Owner that need not be told.
+func (n *Node) EndStd() {
+	if sh := n.std.Load(); sh != nil {
+		sh.end()
+	}
+}
+
+// LeafLocked reports whether nothing hangs below n, which has ended, so that EndBelow
+// has nothing to do.
+func (n *Node) LeafLocked() bool {
+	n.silenceLocked()
+	return n.children == nil && n.how&detached == 0
+}
+
+// EndBelow ends the children of n, which has ended.
 //
 //go:noinline
-func (n *Node) endBelow(watched bool) {
+func (n *Node) EndBelow(watched bool) {
 	n.Mu.Lock()
 	n.silenceLocked()
 	children := n.childrenLocked()

@@ -29,7 +29,9 @@ func (p *keyProbe) Value(key any) any         { p.key = key; return nil }
 // context's parent: std hands its cancel function to AfterFunc, and when the
 // node ends we call that function, upon which std asks the shim for the error
 // and the cause. So the std context ends with DeadlineExceeded or Canceled as
-// fits, which no cancel function of the public API can do.
+// fits, which no cancel function of the public API can do. Where Canceled is right
+// that function is called all the same: it is told the cause, for which std otherwise
+// asks the shim for a std context that carries it.
 //
 // Few ask more of a context than Done. While nobody has asked a node for std's
 // private key nothing hangs below its std context, and nobody can have seen the
@@ -37,11 +39,22 @@ func (p *keyProbe) Value(key any) any         { p.key = key; return nil }
 // the carrier of the node's ending.
 type shim struct {
 	n      *Node
-	ctx    context.Context // the std cancel context
-	done   <-chan struct{} // its Done
-	f      func()          // cancels ctx with our Err and, if anybody has asked, our cause
-	cancel context.CancelFunc
-	asked  atomic.Bool // somebody may have got ctx for std's key before the end
+	ctx    context.Context         // the std cancel context
+	done   <-chan struct{}         // its Done
+	f      func()                  // cancels ctx with our Err and, if anybody has asked, our cause
+	cancel context.CancelCauseFunc // cancels ctx with Canceled; nil: the node had ended before
+	key    atomic.Uint32           // whether anybody has got ctx for std's key, see ask
+}
+
+const (
+	unasked uint32 = iota
+	asked          // somebody has: ctx ends with our cause
+	mute           // nobody had when the node told ctx: it has no cause, and nobody gets it any more
+)
+
+// ask reports whether ctx is what to answer for std's key.
+func (sh *shim) ask() bool {
+	return sh.key.Load() == asked || sh.key.CompareAndSwap(unasked, asked) || sh.key.Load() == asked
 }
 
 // never is the Done of every shim: not nil, because std takes nil for a parent
@@ -62,7 +75,7 @@ func (n *Node) shim() *shim {
 			sh.ctx = e.carrier()
 		} else {
 			// Std calls Done, Value and AfterFunc of the shim here; none takes Mu.
-			sh.ctx, sh.cancel = context.WithCancel(sh)
+			sh.ctx, sh.cancel = context.WithCancelCause(sh)
 		}
 		sh.done = sh.ctx.Done()
 		n.std.Store(sh)
@@ -71,20 +84,17 @@ func (n *Node) shim() *shim {
 	return sh
 }
 
-// stdValue answers std's private key: with the std context while n is alive, so that
-// std attaches children to it, and with a carrier of the cause once n has ended. It
-// takes no lock once there is a shim: context.Cause is asked under Mu, too.
+// stdValue answers std's private key: with the std context, so that std attaches
+// children to it, unless it was told to end without the cause, or was never made; then
+// with a carrier of the cause. It takes no lock once there is a shim: context.Cause is
+// asked under Mu, too.
 func (n *Node) stdValue() any {
-	if n.ending.Load() == nil {
-		sh := n.shim()
-		if !sh.asked.Load() {
-			sh.asked.Store(true)
-		}
-		// Whoever ends n looks at asked after it has set ending: either we see the end
-		// here, or it sees that somebody has asked.
-		if n.ending.Load() == nil {
-			return sh.ctx.Value(stdKey)
-		}
+	sh := n.std.Load()
+	if sh == nil && n.ending.Load() == nil {
+		sh = n.shim()
+	}
+	if sh != nil && sh.ask() {
+		return sh.ctx.Value(stdKey)
 	}
 	return n.ended().carrier().Value(stdKey)
 }
@@ -102,11 +112,17 @@ func (sh *shim) closed() bool {
 
 // end cancels the std context; the node has ended.
 func (sh *shim) end() {
+	sh.key.CompareAndSwap(unasked, mute)
 	switch {
-	case sh.f != nil:
+	case sh.cancel == nil: // made when the node had ended
+	case sh.f == nil || sh.Err() == context.Canceled: // f is nil where std did not use AfterFunc
+		var cause error
+		if sh.key.Load() == asked {
+			cause = sh.n.ended().Cause
+		}
+		sh.cancel(cause)
+	default:
 		sh.f()
-	case sh.cancel != nil: // std did not use AfterFunc: the cause is lost, the end is not
-		sh.cancel()
 	}
 }
 
@@ -131,7 +147,7 @@ func (sh *shim) Value(key any) any {
 	if key == stdKey {
 		// While the node is alive there is nothing to answer, else std would attach
 		// to the cancel context of our own parent.
-		if e := sh.n.ending.Load(); e == nil || !sh.asked.Load() {
+		if e := sh.n.ending.Load(); e == nil || sh.key.Load() != asked {
 			return nil
 		}
 		return sh.n.ended().carrier().Value(key)
