@@ -55,9 +55,8 @@ func (t *task) endSlowly(err error, here bool) {
 
 // endsAlone is end for what nearly all tasks do, when nobody waits for t itself: it
 // returned nil, or after the scope's end the very error that says so. It takes no
-// lock, which all others that end at the same time would want (once, where the error
-// has to be kept), and leaves t in the list. It reports whether it did. With here nobody
-// else can be waiting for the last one.
+// lock, which all others that end at the same time would want, and leaves t in the list.
+// It reports whether it did. With here nobody else can be waiting for the last one.
 func (t *task) endsAlone(err error, here bool) bool {
 	c := t.core
 	if t.mode&unlisted != 0 {
@@ -83,18 +82,8 @@ func (t *task) endsAlone(err error, here bool) bool {
 	if tr := c.trace(); tr != nil && tr.TaskEnded != nil {
 		return false
 	}
-	if stage == echoedCut {
-		c.node.Mu.Lock()
-		alone := t.stage.CompareAndSwap(running, stage)
-		if alone {
-			t.fateLocked().err = err
-		}
-		c.node.Mu.Unlock()
-		if !alone {
-			return false
-		}
-	} else if !t.stage.CompareAndSwap(running, stage) {
-		return false
+	if stage == echoedCut && !t.fate.CompareAndSwap(nil, t.fateOf(err)) || !t.stage.CompareAndSwap(running, stage) {
+		return false // somebody waits for t, or has abandoned it
 	}
 	over := c.over.Add(1)
 	var overrun time.Duration
@@ -127,11 +116,20 @@ func echoOf(err error, e *ctxnode.Ending) uint32 {
 			return echoedCause
 		}
 	case *Error:
-		if err != nil && err.cut && error(err.Cause) == e.Cause {
+		if err != nil && err.cut != nil && error(err.Cause) == e.Cause {
 			return echoedCut
 		}
 	}
 	return running
+}
+
+// fateOf returns a fate for t with the outcome err, the verdict of a scope that was cut.
+// That of a scope opened in t brings one along, for nobody else.
+func (t *task) fateOf(err error) *fate {
+	if e, ok := err.(*Error); ok && e.core.node.Above() == &t.view && e.cut.err == err {
+		return e.cut
+	}
+	return &fate{err: err}
 }
 
 // settle reports whether the outcome of the task will count: that of one which

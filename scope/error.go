@@ -31,7 +31,8 @@ type Error struct {
 	// It is empty when no failure ended the scope.
 	Failures []error
 	// Late is what came back after the scope had ended, each a *TaskError: real
-	// errors first, then those of tasks that were cut short.
+	// errors first, then those of tasks that were cut short. Verdicts may share
+	// entries: they must not be changed.
 	Late []error
 	// Cleanup are the errors of cleanups, each a *TaskError. They never replace
 	// the verdict; when nothing else went wrong Cause has kind Failed.
@@ -40,7 +41,7 @@ type Error struct {
 	core     *core // whose verdict it is
 	wrapping error // what the body made of a failure; nil when nothing
 	skipped  int
-	cut      bool // all that it says is that the end of the scope's context cut it short
+	cut      *fate // set: all that it says is that the end of the scope's context cut it short, see fateOf
 }
 
 // few is how many errors or names a text lists before it counts the rest.

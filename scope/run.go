@@ -242,18 +242,20 @@ func (c *core) endsCut(err error) *Error {
 	return c.cutVerdict(err)
 }
 
-// cutVerdict is the verdict of a scope of which no more is to be told than that err is
-// what its ended context answers.
+// cutVerdict is the verdict of a scope in which nothing came back but err, from a body
+// that was cut. It stands by itself: the goroutine's stack need not grow for it.
+//
+//go:noinline
 func (c *core) cutVerdict(err error) *Error {
 	v := &struct { // one piece of memory
 		Error
-		body TaskError
-		late [1]error
+		fate fate
 	}{}
-	v.body.Err, v.body.Induced = err, true
-	v.late[0] = &v.body
-	v.Scope, v.Cause, v.Late, v.core, v.cut = c.node.Path(), c.causeOfEnd(), v.late[:], c, true
-	return &v.Error
+	e := &v.Error
+	e.Scope, e.Cause, e.Late = c.node.Path(), c.causeOfEnd(), bodyCut(err)
+	e.core, e.cut = c, &v.fate
+	v.fate.err = e
+	return e
 }
 
 // envAbove returns who looks on at a scope opened under ctx. The scope or the

@@ -23,9 +23,9 @@ import (
 type task struct {
 	core *core
 	work work
-	node *ctxnode.Node // of a task with a limit or an earlier end; else nil
-	more *more         // what few tasks have; nil for the others
-	fate *fate         // nil: it has returned nil, if it is done, and nobody waits for it alone; under the core's node.Mu
+	node *ctxnode.Node        // of a task with a limit or an earlier end; else nil
+	more *more                // what few tasks have; nil for the others
+	fate atomic.Pointer[fate] // nil: it has returned nil, if it is done, and nobody waits for it alone
 
 	profiles uint32 // how many profiles had been taken when it began; written before
 	stage    atomic.Uint32
@@ -45,17 +45,18 @@ type task struct {
 	seq        uint64       // likewise
 }
 
-// A fate is what few tasks have. It is under the core's node.Mu.
+// A fate is what few tasks have. It is under the core's node.Mu, but for a task that
+// ends alone: until its stage says so nobody reads the outcome, and nobody else writes it.
 type fate struct {
 	err   error         // the outcome, once done; see errLocked
 	ended chan struct{} // closed when done; nil until somebody waits
 }
 
 func (t *task) fateLocked() *fate {
-	if t.fate == nil {
-		t.fate = &fate{}
+	if t.fate.Load() == nil {
+		t.fate.CompareAndSwap(nil, &fate{}) // endsAlone takes no lock
 	}
-	return t.fate
+	return t.fate.Load()
 }
 
 // doneLocked says what became of t.
@@ -64,8 +65,8 @@ func (t *task) doneLocked(err error) {
 	if err != nil {
 		t.fateLocked().err = err
 	}
-	if t.fate != nil && t.fate.ended != nil {
-		close(t.fate.ended)
+	if f := t.fate.Load(); f != nil && f.ended != nil {
+		close(f.ended)
 	}
 }
 
@@ -103,10 +104,10 @@ func (t *task) errLocked() error {
 	case echoedCause:
 		return t.core.node.Ending().Cause
 	}
-	if t.fate == nil {
-		return nil
+	if f := t.fate.Load(); f != nil {
+		return f.err
 	}
-	return t.fate.err
+	return nil
 }
 
 // A work is what a task does: the caller's function, with or without a value.

@@ -40,10 +40,8 @@ func (n *Node) LeafLocked() bool {
 func (n *Node) EndBelow(watched bool) {
 	n.Mu.Lock()
 	n.silenceLocked()
-	children := n.childrenLocked()
+	children := n.unlinkedLocked()
 	n.Mu.Unlock()
-	// They stay in the list until they are closed: what still runs below an
-	// ended node is found by walking down from it.
 	for _, c := range children {
 		c.end(n.ended(), watched) // a child that outlives n learns about n, not about itself
 	}
@@ -52,12 +50,42 @@ func (n *Node) EndBelow(watched bool) {
 	}
 }
 
+// unlinkedLocked takes all from the list of n, which has ended, and keeps them where they
+// are found until they are closed: by walking down from an ended node one learns what
+// still runs below it.
+func (n *Node) unlinkedLocked() []*Node {
+	if n.children == nil {
+		return nil
+	}
+	few := 0 // how many there are, of very many some: to walk along them twice costs more
+	for c := n.children; c != nil && few < 64; c = c.next {
+		few++
+	}
+	told := make([]*Node, 0, few)
+	for c := n.children; c != nil; {
+		next := c.next
+		c.prev, c.next = nil, nil
+		told = appendOpen(told, c)
+		c = next
+	}
+	n.children = nil
+	n.ownLocked().told = told
+	return told
+}
+
 // FinishLocked is the first half of Close, for the Owner of n, which holds Mu and
 // changes something else in the same step. It is not told of the end. The caller
 // must call Finish with the answer after unlocking.
 func (n *Node) FinishLocked(e *Ending) Rest {
 	var r Rest
-	if n.EndLocked(e) && (n.children != nil || n.how&detached != 0) {
+	first := n.endLocked(e, closed)
+	if !first {
+		n.flag.Store(closed)
+		if n.seldom != nil {
+			n.forgetLocked()
+		}
+	}
+	if first && (n.children != nil || n.how&detached != 0) {
 		r = restTell
 	} else if n.std.Load() != nil {
 		r = restStd
@@ -148,18 +176,35 @@ func (n *Node) quiesce() {
 	n.Mu.Unlock()
 }
 
-// leave takes n from its parent.
+// leave takes n from its parent, unless that has ended: very many may leave it at once,
+// and each would come for its lock. By then it is enough that n is closed.
 func (n *Node) leave() {
-	if up := n.up; up != nil {
-		up.Mu.Lock()
-		up.RemoveLocked(n)
-		up.Mu.Unlock()
+	up := n.up
+	if up == nil || up.flag.Load() >= Flagged {
+		return
 	}
+	up.Mu.Lock()
+	up.RemoveLocked(n)
+	up.Mu.Unlock()
+}
+
+// forgetLocked lets go of those who hung below n at its end and are closed: whoever
+// keeps one of them, such as a transport its context, must not keep all the others. The
+// caller holds Mu, and closes n.
+//
+//go:noinline
+func (n *Node) forgetLocked() {
+	var open []*Node // not in place: they may be about to be told
+	for _, c := range n.seldom.told {
+		open = appendOpen(open, c)
+	}
+	n.seldom.told = open
 }
 
 // Stop takes n from its parent and stops its callbacks, without waiting for
 // one that runs. It is for a node that has ended.
 func (n *Node) Stop() {
+	n.flag.Store(closed)
 	n.leave()
 	n.Mu.Lock()
 	n.silenceLocked()

@@ -9,8 +9,11 @@ import (
 // turns that a loop counts down, so that one comparison answers for both.
 const Flagged = 1 << 31
 
-// Flag returns a word that is 0 while n is alive and Flagged from the instant of
-// its end: whoever ended n finds it set, and nobody has to be told or taken from a
+// closed is the flag of a node that its owner has closed.
+const closed = Flagged | 1
+
+// Flag returns a word that is 0 while n is alive and Flagged or more from the instant
+// of its end: whoever ended n finds it set, and nobody has to be told or taken from a
 // list. As with Ending, Err may answer nil for a moment more.
 func (n *Node) Flag() *atomic.Uint32 {
 	n.listen()

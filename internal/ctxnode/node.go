@@ -90,7 +90,7 @@ type Node struct {
 
 	ending atomic.Pointer[Ending] // nil while alive; set under Mu, see ended
 	std    atomic.Pointer[shim]   // nil until asked; written under Mu
-	flag   atomic.Uint32          // Flagged once ending is set, see Flag; before, deaf or 0
+	flag   atomic.Uint32          // Flagged once ending is set, see Flag, then closed; before, deaf or 0
 
 	Lazy bool // be told of the end of a parent that is no node only once somebody asks, see listen
 	how  how
@@ -104,16 +104,29 @@ type Node struct {
 	// own conditions.
 	Idle Cond
 
-	children   *Node      // first child
-	prev, next *Node      // siblings; under the Mu of up
-	alarm      *Alarm     // of its own deadline; nil: stopped, or the parent's end is relied on
-	bridge     *bridge    // to a parent that is no node
-	pause      *stopwatch // nil: no block that stops it was open so far
+	children   *Node   // first child; nil once those below have been told of the end
+	prev, next *Node   // siblings; under the Mu of up
+	alarm      *Alarm  // of its own deadline; nil: stopped, or the parent's end is relied on
+	bridge     *bridge // to a parent that is no node
+	seldom     *seldom // what few nodes have; nil for the others
 
 	// Mu protects what is said to be under it, and whatever the owner puts there: a
 	// scope changes its counts and ends its node in one step. It stands last, away
 	// from ending: all work looks at that, also while others come for the lock.
 	Mu sync.Mutex
+}
+
+// seldom is what few nodes have.
+type seldom struct {
+	pause stopwatch
+	told  []*Node // those who hung below when it ended, but for some that are closed
+}
+
+func (n *Node) ownLocked() *seldom {
+	if n.seldom == nil {
+		n.seldom = &seldom{}
+	}
+	return n.seldom
 }
 
 // How a node hangs in the world. It is written before others know the node.
@@ -292,12 +305,14 @@ func (n *Node) end(e *Ending, watched bool) bool {
 // EndLocked is the first half of End, for a caller that holds Mu and changes
 // something else in the same step. When it answers true the caller must call
 // Release after unlocking.
-func (n *Node) EndLocked(e *Ending) bool {
+func (n *Node) EndLocked(e *Ending) bool { return n.endLocked(e, Flagged) }
+
+func (n *Node) endLocked(e *Ending, flag uint32) bool {
 	if n.ending.Load() != nil {
 		return false
 	}
 	n.ending.Store(e)
-	n.flag.Store(Flagged)
+	n.flag.Store(flag)
 	return true
 }
 
@@ -381,15 +396,21 @@ func (n *Node) Children() []*Node {
 
 // childrenLocked returns the nodes that end with n and are not closed yet, in no
 // particular order, also once n has ended. The caller holds Mu.
-//
-//go:noinline
-func (n *Node) childrenLocked() []*Node {
-	if n.children == nil {
-		return nil
-	}
-	all := make([]*Node, 0, 4)
+func (n *Node) childrenLocked() (all []*Node) {
 	for c := n.children; c != nil; c = c.next {
-		all = append(all, c)
+		all = appendOpen(all, c)
+	}
+	if n.seldom != nil {
+		for _, c := range n.seldom.told {
+			all = appendOpen(all, c)
+		}
 	}
 	return all
+}
+
+func appendOpen(to []*Node, n *Node) []*Node {
+	if n.flag.Load() == closed {
+		return to
+	}
+	return append(to, n)
 }

@@ -16,13 +16,11 @@ func (v *View) pauseAll() {
 	for ; v != nil; v = v.node.above {
 		n := v.node
 		n.Mu.Lock()
-		if n.pause == nil {
-			n.pause = &stopwatch{}
+		w := &n.ownLocked().pause
+		if w.open == 0 {
+			w.since = now
 		}
-		if n.pause.open == 0 {
-			n.pause.since = now
-		}
-		n.pause.open++
+		w.open++
 		n.Mu.Unlock()
 	}
 }
@@ -33,9 +31,10 @@ func (v *View) resumeAll() {
 	for ; v != nil; v = v.node.above {
 		n := v.node
 		n.Mu.Lock()
-		n.pause.open--
-		if n.pause.open == 0 {
-			n.pause.sum += now.Sub(n.pause.since)
+		w := &n.seldom.pause
+		w.open--
+		if w.open == 0 {
+			w.sum += now.Sub(w.since)
 		}
 		n.Mu.Unlock()
 	}
@@ -46,11 +45,12 @@ func (v *View) resumeAll() {
 // clock that waits for n's owner to unwind does not count it. The caller holds
 // n.Mu.
 func (n *Node) PausedLocked(now time.Time) time.Duration {
-	switch {
-	case n.pause == nil:
+	if n.seldom == nil {
 		return 0
-	case n.pause.open > 0:
-		return n.pause.sum + now.Sub(n.pause.since)
 	}
-	return n.pause.sum
+	w := &n.seldom.pause
+	if w.open > 0 {
+		return w.sum + now.Sub(w.since)
+	}
+	return w.sum
 }
