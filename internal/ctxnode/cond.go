@@ -1,9 +1,6 @@
 package ctxnode
 
-import (
-	"sync"
-	"sync/atomic"
-)
+import "sync"
 
 // A Cond is a condition variable, as sync.Cond is, in the size of a pointer: most
 // nodes have one for which nobody ever waits. All of it is under the lock that Wait
@@ -16,9 +13,7 @@ type Cond struct {
 // more once it can go on.
 type sleeper struct {
 	sync.Cond
-	// Atomic for the race detector alone, which does not know that a Broadcast comes
-	// before what it wakes.
-	next atomic.Pointer[sleeper]
+	next *sleeper // under the lock of the Cond it waits for
 }
 
 var sleepers sync.Pool // of *sleeper
@@ -31,11 +26,10 @@ func (c *Cond) Wait(mu *sync.Mutex) {
 		s = &sleeper{}
 	}
 	s.L = mu
-	s.next.Store(c.first)
-	c.first = s
+	s.next, c.first = c.first, s
 	s.Cond.Wait()
 	s.L = nil
-	s.next.Store(nil)
+	s.next = nil
 	sleepers.Put(s)
 }
 
@@ -46,21 +40,28 @@ func (c *Cond) Awaited() bool { return c.first != nil }
 func (c *Cond) Wake() { c.Take().Wake() }
 
 // Sleepers are some who wait for a Cond, and that only who has taken them will wake.
-type Sleepers struct{ first *sleeper }
+type Sleepers struct{ last *sleeper }
 
 // Take returns all who wait for c, for a caller that wakes them when it has unlocked:
-// the first thing they do is to lock.
+// the first thing they do is to lock. When there are several it wakes all but one at
+// once: the list of them is under the lock.
 func (c *Cond) Take() Sleepers {
-	s := Sleepers{c.first}
+	s := c.first
 	c.first = nil
-	return s
+	if s == nil {
+		return Sleepers{}
+	}
+	for s.next != nil {
+		next := s.next
+		s.Broadcast()
+		s = next
+	}
+	return Sleepers{s}
 }
 
 // Wake wakes them. It needs no lock.
 func (w Sleepers) Wake() {
-	for s := w.first; s != nil; {
-		next := s.next.Load() // it is somebody else's once it is awake
-		s.Broadcast()
-		s = next
+	if w.last != nil {
+		w.last.Broadcast()
 	}
 }
