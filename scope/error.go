@@ -31,8 +31,8 @@ type Error struct {
 	// It is empty when no failure ended the scope.
 	Failures []error
 	// Late is what came back after the scope had ended, each a *TaskError: real
-	// errors first, then those of tasks that were cut short. Verdicts may share
-	// entries: they must not be changed.
+	// errors first, then those of tasks that were cut short. What several tasks or
+	// scopes say alike may be one entry in many places: it must not be changed.
 	Late []error
 	// Cleanup are the errors of cleanups, each a *TaskError. They never replace
 	// the verdict; when nothing else went wrong Cause has kind Failed.

@@ -245,25 +245,30 @@ func (c *core) causeOfEnd() *budget.Cause {
 
 // echoesLocked returns the errors of tasks that were cut short and ended alone.
 // When a scope with very many tasks ends, all of them return at once: what they say
-// is put into words by who asks.
+// is put into words by who asks, and once for all that follow each other and say the same,
+// as the workers of one name do.
 func (c *core) echoesLocked() (errs []error) {
 	if c.node.Ending() == nil {
 		return nil
 	}
-	var words []TaskError // one piece of memory, which must not grow
+	var words []TaskError // the last piece of memory for them; those before lead elsewhere
+	var last *TaskError
 	for t := c.tasks; t != nil; t = t.next {
 		if t.stage.Load() <= endedAlone {
 			continue
 		}
-		if words == nil {
-			words = make([]TaskError, 0, c.listedLocked())
+		if errs == nil {
 			errs = make([]error, 0, c.listedLocked())
 		}
-		n := len(words)
-		words = words[:n+1]
-		te := &words[n]
-		te.Task, te.Err, te.Induced = t.title(), t.errLocked(), true
-		errs = append(errs, te)
+		title, err := t.title(), t.errLocked()
+		if last == nil || title != last.Task || err != last.Err {
+			if len(words) == cap(words) {
+				words = make([]TaskError, 0, min(max(2*cap(words), 2), cap(errs)-len(errs)))
+			}
+			words = append(words, TaskError{Task: title, Err: err, Induced: true})
+			last = &words[len(words)-1]
+		}
+		errs = append(errs, last)
 	}
 	return errs
 }
