@@ -14,7 +14,7 @@ func (t *task) end(err error) {
 	switch {
 	case t.endsAlone(err, false):
 	case t.failsFirst(err):
-		t.core.node.EndStd() // from here, high on the stack: see docs/decisions/hot-path.md
+		t.core.node.EndStd() // from here, high on the stack: see docs/decisions/cancel-path.md
 		t.failed(err)
 	default:
 		t.endSlowly(err, false)
@@ -157,7 +157,7 @@ func (t *task) record(err error, panicked bool) {
 		t.work.(attemptWork).finished(err)
 	}
 	if err != nil && (t.mode&attempt == 0 || panicked) && t.note(err, panicked) {
-		c.node.Release() // from here, high on the stack: see docs/decisions/hot-path.md
+		c.node.Release() // from here, high on the stack: see docs/decisions/cancel-path.md
 	}
 	t.close()
 	if hooks && c.env != nil {
