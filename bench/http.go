@@ -47,7 +47,7 @@ func answers(asks bool) http.Handler {
 func httpCases(Scale) []Case {
 	inProcess := Case{Name: "in process", Parent: "std", Limit: "bare"}
 	asks := Case{Name: "in process, asks for Done", Parent: "std", Limit: "bare"}
-	loopback := Case{Name: "loopback", Parent: "std", Limit: "bare"}
+	loopback := Case{Name: "loopback", Parent: "std", Limit: "bare", Fine: true}
 	for _, name := range []string{"curfew", "std/WithTimeout", "std/TimeoutHandler", "bare"} {
 		wrap := handlers[name]
 		inProcess.Systems = append(inProcess.Systems, served(name, wrap(answers(false))))

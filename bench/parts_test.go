@@ -43,6 +43,25 @@ func TestRoundsEndWithTheTimeOfTheCase(t *testing.T) {
 	})
 }
 
+func TestAFineCaseHasMoreAndShorterTurnsInTheSameTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		step := System{"step", func() Work {
+			return Work{Sample: func() []Metric {
+				time.Sleep(5 * time.Millisecond)
+				return []Metric{{"x", 1}}
+			}}
+		}}
+		plain := Case{Name: "c", Main: "x", Systems: []System{step}}
+		fine := plain
+		fine.Fine = true
+		few, many := Run("s", plain, Scale{}), Run("s", fine, Scale{})
+		assert.Equal(t, 41, few.Rounds)
+		assert.Len(t, few.Series["step"]["x"][0], 4, "20 ms")
+		assert.Equal(t, 410, many.Rounds)
+		assert.Len(t, many.Series["step"]["x"][0], 1, "5 ms")
+	})
+}
+
 func TestWhatCheckoutSaysIsReadAndWhatItLeavesOutIsFoundOut(t *testing.T) {
 	const figures = `{"users": 10, "warehouse_calls_mean": 1.5, "warehouse_calls_worst": 3, "worst_total_seconds": 2.9, "load_multiplier": 1.1,
 		"availability": 0.95, "availability_second_half": 0.9, "p50_seconds": 2, "p99_seconds": 2.8, "wasted_share": 0.01, "generator_late_p99_seconds": 0.02}`

@@ -102,6 +102,18 @@ func (s Scale) pace() pace {
 	return pace{20 * time.Millisecond, 5, 41, 6 * time.Second}
 }
 
+// paceOf is the pace of a case.
+func (s Scale) paceOf(c Case) pace {
+	p := s.pace()
+	if c.Rounds > 0 {
+		p.least, p.most = min(p.least, c.Rounds), min(p.most, c.Rounds)
+	}
+	if c.Fine {
+		p.turn, p.most = p.turn/4, p.most*10
+	}
+	return p
+}
+
 // mostSamples is how often a system that measures itself does so in one turn.
 const mostSamples = 15
 
@@ -110,10 +122,7 @@ const mostSamples = 15
 // as long as the scale says, for all systems equally often. A system that panics is
 // left out, with the panic as the reason; so is one that cannot run here.
 func Run(suite string, c Case, scale Scale) Result {
-	began, pace := time.Now(), scale.pace()
-	if c.Rounds > 0 {
-		pace.least, pace.most = min(pace.least, c.Rounds), min(pace.most, c.Rounds)
-	}
+	began, pace := time.Now(), scale.paceOf(c)
 	held := make([]byte, heldHeap)
 	defer runtime.KeepAlive(held)
 	r := Result{Suite: suite, Case: c, Series: map[string]map[string]Series{}, LeftOut: map[string]string{}}

@@ -167,7 +167,7 @@ func sqlCases(s Scale) []Case {
 	const pgText, text = "select $1::int", "select ?"
 	pg := func(name string, mode pgx.QueryExecMode, q, byHand query) Case {
 		return Case{
-			Name: "PostgreSQL, " + name, Parent: "std", Limit: "bare", Takes: takes,
+			Name: "PostgreSQL, " + name, Parent: "std", Limit: "bare", Fine: true, Takes: takes,
 			Systems: []System{
 				database("curfew", postgres(mode, oursPostgres), q),
 				database("std/SET", postgres(mode, barePostgres), byHand),
@@ -177,7 +177,7 @@ func sqlCases(s Scale) []Case {
 	}
 	my := func(name string, q, byHand query) Case {
 		return Case{
-			Name: "MariaDB, " + name, Parent: "std", Limit: "bare", Takes: takes,
+			Name: "MariaDB, " + name, Parent: "std", Limit: "bare", Fine: true, Takes: takes,
 			Systems: []System{
 				database("curfew", mariadb(oursConnector), q),
 				database("std/SET", mariadb(bareConnector), byHand),
