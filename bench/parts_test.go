@@ -62,6 +62,31 @@ func TestAFineCaseHasMoreAndShorterTurnsInTheSameTime(t *testing.T) {
 	})
 }
 
+func TestNobodyAlwaysComesAfterTheSame(t *testing.T) {
+	for n := 2; n <= 7; n++ {
+		after := map[[2]int]int{}
+		begins := map[int]int{}
+		for round := range 2 * n {
+			seen := map[int]bool{}
+			for k := range n {
+				i := turnOf(round, k, n)
+				assert.False(t, seen[i], "each has one turn in a round")
+				seen[i] = true
+				if k > 0 {
+					after[[2]int{i, turnOf(round, k-1, n)}]++
+				}
+			}
+			begins[turnOf(round, 0, n)]++
+		}
+		assert.Len(t, begins, n, "each begins as often")
+		for i := range n {
+			assert.Equal(t, 2, begins[i])
+			next, before := (i+1)%n, (i+n-1)%n
+			assert.Equal(t, after[[2]int{i, next}] > 0, after[[2]int{i, before}] > 0, "comes after both of its neighbours")
+		}
+	}
+}
+
 func TestWhatCheckoutSaysIsReadAndWhatItLeavesOutIsFoundOut(t *testing.T) {
 	const figures = `{"users": 10, "warehouse_calls_mean": 1.5, "warehouse_calls_worst": 3, "worst_total_seconds": 2.9, "load_multiplier": 1.1,
 		"availability": 0.95, "availability_second_half": 0.9, "p50_seconds": 2, "p99_seconds": 2.8, "wasted_share": 0.01, "generator_late_p99_seconds": 0.02}`

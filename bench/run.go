@@ -114,11 +114,21 @@ func (s Scale) paceOf(c Case) pace {
 	return p
 }
 
+// turnOf returns which of n systems has the turn k of a round. Who begins rotates from one
+// round to the next but one, and every other round goes backwards, so that nobody always comes after
+// the same one, whose garbage and sleeping goroutines it would meet.
+func turnOf(round, k, n int) int {
+	if round%2 == 1 {
+		k = n - 1 - k
+	}
+	return (round/2 + k) % n
+}
+
 // mostSamples is how often a system that measures itself does so in one turn.
 const mostSamples = 15
 
 // Run runs a case: rounds in which each system does its work once, in an order
-// that rotates. What is timed by the runner is repeated often enough to take about
+// that rotates and turns around. What is timed by the runner is repeated often enough to take about
 // as long as the scale says, for all systems equally often. A system that panics is
 // left out, with the panic as the reason; so is one that cannot run here.
 func Run(suite string, c Case, scale Scale) Result {
@@ -163,7 +173,7 @@ func Run(suite string, c Case, scale Scale) Result {
 	}
 	for start := time.Now(); r.Rounds < pace.most && (r.Rounds < pace.least || time.Since(start) < pace.allowance); r.Rounds++ {
 		for k := range works {
-			i := (r.Rounds + k) % len(works)
+			i := turnOf(r.Rounds, k, len(works))
 			try(i, func(w *Work) {
 				var got []Metric
 				if w.Op != nil {
