@@ -125,7 +125,7 @@ func turnOf(round, k, n int) int {
 }
 
 // mostSamples is how often a system that measures itself does so in one turn.
-const mostSamples = 15
+const mostSamples = 200
 
 // Run runs a case: rounds in which each system does its work once, in an order
 // that rotates and turns around. What is timed by the runner is repeated often enough to take about

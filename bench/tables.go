@@ -126,17 +126,18 @@ func (rec Record) cases() []key {
 	return all
 }
 
-// slowerTable lists the cases without a bound in which curfew is slower than a peer.
+// slowerTable lists where curfew is slower than a peer that no bound compares it with.
 func (rec Record) slowerTable() string {
 	m := newMarkdown("suite", "case", "system", "÷ the best peer", "peer")
 	for _, k := range rec.cases() {
-		if boundsOf(k.suite, k.name) != nil {
-			continue
-		}
 		c := rec.definition(k)
+		asked := map[[2]string]bool{}
+		for _, b := range boundsOf(k.suite, k.name) {
+			asked[[2]string{b.System, b.Base}] = true
+		}
 		for _, l := range rec.Lines {
 			peer, isRatio := strings.CutPrefix(l.Metric, ofRatio)
-			if l.Suite != k.suite || l.Case != k.name || !isRatio || !isOurs(l.System) || peer == c.Limit {
+			if l.Suite != k.suite || l.Case != k.name || !isRatio || !isOurs(l.System) || peer == c.Limit || asked[[2]string{l.System, peer}] {
 				continue
 			}
 			if !c.More && l.Value > 1.05 || c.More && l.Value < .95 {
