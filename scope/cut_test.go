@@ -3,6 +3,7 @@ package scope_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -169,4 +170,26 @@ func TestAVerdictOfAScopeThatWasCutNamesItsBody(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestWhatACallerDoesToTheListOfAVerdictIsNoAffairOfOthers(t *testing.T) {
+	for _, after := range []time.Duration{time.Second, time.Minute + 1} { // canceled, overdue
+		synctest.Test(t, func(t *testing.T) {
+			verdict := func() (e *scope.Error) {
+				_ = scope.Run(t.Context(), "shop", budget.Within(time.Minute), func(ctx context.Context, s *scope.Scope) error {
+					time.AfterFunc(after, func() { s.Cancel(nil) })
+					require.ErrorAs(t, cutInside(ctx), &e)
+					return nil
+				})
+				return e
+			}
+			mine := verdict()
+			said := mine.Error()
+			mine.Late = slices.DeleteFunc(mine.Late, func(err error) bool { return err.(*scope.TaskError).Induced })
+			other := verdict()
+			require.Len(t, other.Late, 1)
+			require.NotNil(t, other.Late[0])
+			assert.Equal(t, said, other.Error())
+		})
+	}
 }

@@ -32,7 +32,8 @@ type Error struct {
 	Failures []error
 	// Late is what came back after the scope had ended, each a *TaskError: real
 	// errors first, then those of tasks that were cut short. What several tasks or
-	// scopes say alike may be one entry in many places: it must not be changed.
+	// scopes say alike may be one entry in many places: entries must not be changed,
+	// the list may be.
 	Late []error
 	// Cleanup are the errors of cleanups, each a *TaskError. They never replace
 	// the verdict; when nothing else went wrong Cause has kind Failed.

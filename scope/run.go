@@ -250,9 +250,11 @@ func (c *core) cutVerdict(err error) *Error {
 	v := &struct { // one piece of memory
 		Error
 		fate fate
+		late [1]error // its own: callers filter and sort such a list in place
 	}{}
+	v.late[0] = bodyCut(err)
 	e := &v.Error
-	e.Scope, e.Cause, e.Late = c.node.Path(), c.causeOfEnd(), bodyCut(err)
+	e.Scope, e.Cause, e.Late = c.node.Path(), c.causeOfEnd(), v.late[:]
 	e.core, e.cut = c, &v.fate
 	v.fate.err = e
 	return e

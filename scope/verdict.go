@@ -275,20 +275,20 @@ func (c *core) echoesLocked() (errs []error) {
 
 // bodyCut returns what a verdict lists when the body returned err because its context had
 // ended, and nothing else came back. Nearly always err is one of two, and what there is
-// to say of it the same for all scopes, which share it.
-func bodyCut(err error) []error {
+// to say of it the same for all scopes, which share it, but not the list it stands in.
+func bodyCut(err error) error {
 	switch err {
 	case context.Canceled:
 		return bodyCanceled
 	case context.DeadlineExceeded:
 		return bodyOverdue
 	}
-	return []error{&TaskError{Err: err, Induced: true}}
+	return &TaskError{Err: err, Induced: true}
 }
 
 var (
-	bodyCanceled = []error{&TaskError{Err: context.Canceled, Induced: true}}
-	bodyOverdue  = []error{&TaskError{Err: context.DeadlineExceeded, Induced: true}}
+	bodyCanceled = &TaskError{Err: context.Canceled, Induced: true}
+	bodyOverdue  = &TaskError{Err: context.DeadlineExceeded, Induced: true}
 )
 
 func asErrors(errs []error, tes []*TaskError) []error {
