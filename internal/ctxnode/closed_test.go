@@ -25,7 +25,7 @@ func hung(ctx context.Context) (*ctxnode.Node, context.CancelFunc) {
 }
 
 func TestWhatIsOpenBelowAnEndedNodeIsFoundUntilItIsClosed(t *testing.T) {
-	var up ctxnode.Node
+	up := ctxnode.Node{View: ctxnode.View{Owner: "somebody"}}
 	up.Start(context.Background(), time.Now().Add(time.Hour), true)
 	a, closeA := hung(&up.View)
 	b, closeB := hung(&up.View)
@@ -46,7 +46,7 @@ func TestWhatIsOpenBelowAnEndedNodeIsFoundUntilItIsClosed(t *testing.T) {
 	assert.Equal(t, []*ctxnode.Node{c}, up.Children(), "nobody comes to hang below it")
 
 	up.Close(&ctxnode.Ending{Err: context.Canceled})
-	assert.Equal(t, []*ctxnode.Node{c}, up.Children(), "also once the node itself is closed")
+	assert.Equal(t, []*ctxnode.Node{c}, up.Children(), "also once the node itself, which somebody owns, is closed")
 	closeC()
 	assert.Empty(t, up.Children())
 	assert.NotNil(t, a.Ending())
@@ -104,6 +104,50 @@ func TestWhoeverKeepsOneContextDoesNotKeepThoseBesideIt(t *testing.T) {
 		return true
 	}, 10*time.Second, time.Millisecond)
 	runtime.KeepAlive(kept)
+}
+
+// TestWhoeverKeepsOneContextDoesNotKeepThoseThatWereOpenWhenTheirParentWasCancelled, or
+// when it expired.
+func TestWhoeverKeepsOneContextDoesNotKeepThoseThatWereOpenWhenTheirParentWasCancelled(t *testing.T) {
+	for _, expires := range []bool{false, true} {
+		var others []weak.Pointer[ctxnode.Node]
+		kept := func() *ctxnode.Node {
+			limit := time.Hour
+			if expires {
+				limit = 50 * time.Millisecond
+			}
+			ctx, cancelAll, _ := budget.Enter(context.Background(), budget.Within(limit))
+			var cancels []context.CancelFunc
+			var kept *ctxnode.Node
+			for i := range 200 {
+				n, cancel := hung(ctx)
+				cancels = append(cancels, cancel)
+				if i == 100 {
+					kept = n
+				} else {
+					others = append(others, weak.Make(n))
+				}
+			}
+			if expires {
+				<-ctx.Done()
+			}
+			cancelAll()
+			for _, cancel := range cancels {
+				cancel()
+			}
+			return kept
+		}()
+		assert.Eventually(t, func() bool {
+			runtime.GC()
+			for _, o := range others {
+				if o.Value() != nil {
+					return false
+				}
+			}
+			return true
+		}, 10*time.Second, time.Millisecond, "expires %t", expires)
+		runtime.KeepAlive(kept)
+	}
 }
 
 // TestVeryManyLeaveANodeWhileItEnds: some by its lock, some without; all who stay are

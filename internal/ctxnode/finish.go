@@ -69,7 +69,9 @@ func (n *Node) unlinkedLocked() []*Node {
 		c = next
 	}
 	n.children = nil
-	n.ownLocked().told = told
+	if n.Owner != nil || n.flag.Load() != closed {
+		n.ownLocked().told = told
+	}
 	return told
 }
 
@@ -189,14 +191,18 @@ func (n *Node) leave() {
 }
 
 // forgetLocked lets go of those who hung below n at its end and are closed: whoever
-// keeps one of them, such as a transport its context, must not keep all the others. The
-// caller holds Mu, and closes n.
+// keeps one of them, such as a transport its context, must not keep all the others. Of a
+// node without an Owner it lets go of all, which nobody looks for: whoever walks down
+// goes by what is closed, and nobody begins at such a node. The caller holds Mu, and
+// closes n.
 //
 //go:noinline
 func (n *Node) forgetLocked() {
 	var open []*Node // not in place: they may be about to be told
-	for _, c := range n.seldom.told {
-		open = appendOpen(open, c)
+	if n.Owner != nil {
+		for _, c := range n.seldom.told {
+			open = appendOpen(open, c)
+		}
 	}
 	n.seldom.told = open
 }
@@ -208,6 +214,9 @@ func (n *Node) Stop() {
 	n.leave()
 	n.Mu.Lock()
 	n.silenceLocked()
+	if n.seldom != nil {
+		n.forgetLocked()
+	}
 	b := n.bridge
 	n.bridge = nil
 	n.Mu.Unlock()

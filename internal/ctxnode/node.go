@@ -387,7 +387,7 @@ func (n *Node) Detached() bool { return n.how&detached != 0 }
 func (n *Node) Parent() context.Context { return n.parent }
 
 // Children returns the nodes that end with n and are not closed yet, in no
-// particular order.
+// particular order; none of a closed n without an Owner.
 func (n *Node) Children() []*Node {
 	n.Mu.Lock()
 	defer n.Mu.Unlock()
