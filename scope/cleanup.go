@@ -62,6 +62,7 @@ func (c *core) clean() {
 			return
 		}
 		next := c.cleanups[left-1]
+		c.cleanups[left-1] = cleanup{} // the error may be kept for long
 		c.cleanups = c.cleanups[:left-1]
 		c.cleaningUp = next.name
 		c.node.Mu.Unlock()
