@@ -32,7 +32,9 @@ func All[T any](ctx context.Context, name string, fs ...func(context.Context) (T
 		}
 		return nil
 	})
-	return a.values, err
+	values := a.values
+	a.fs, a.values = nil, nil // the error leads to a, and may be kept for long
+	return values, err
 }
 
 // An all is the scope of an All, and what its tasks do.

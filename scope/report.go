@@ -18,8 +18,14 @@ import (
 type overdueTask struct {
 	core    *core
 	task    *task // nil: the body
+	origin  any   // the function of task: an All that has returned does not know it any more
 	overdue time.Duration
 	stack   string
+}
+
+// overdueLocked puts t, which runs, on its way.
+func (t *task) overdueLocked(now time.Time) overdueTask {
+	return overdueTask{core: t.core, task: t, origin: t.work.origin(t), overdue: sinceEnd(now, t.ending())}
 }
 
 // words puts g into words.
@@ -28,7 +34,7 @@ func (g *overdueTask) words() Straggler {
 	if g.task == nil {
 		s.Function = writtenIn(g.core.body)
 	} else {
-		s.Task, s.Function = g.task.title(), where(g.task.work.origin(g.task))
+		s.Task, s.Function = g.task.title(), where(g.origin)
 	}
 	return s
 }

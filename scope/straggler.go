@@ -159,11 +159,10 @@ func (c *core) overdue(t *task, began time.Time, paused time.Duration) {
 	var found []overdueTask
 	if t != nil {
 		c.node.Mu.Lock()
-		late := t.lateLocked(false)
-		c.node.Mu.Unlock()
-		if late {
-			found = append(found, overdueTask{core: c, task: t, overdue: sinceEnd(now, t.ending())})
+		if t.lateLocked(false) {
+			found = append(found, t.overdueLocked(now))
 		}
+		c.node.Mu.Unlock()
 		if t.node != nil {
 			found = appendBelow(found, t.node, false)
 		}
@@ -235,11 +234,11 @@ func (c *core) appendOverdue(to []overdueTask, again bool) []overdueTask {
 	if body {
 		c.ownLocked().bodyReported = true
 	}
-	c.node.Mu.Unlock()
 	to = slices.Grow(to, len(live))
 	for _, t := range live {
-		to = append(to, overdueTask{core: c, task: t, overdue: sinceEnd(now, t.ending())})
+		to = append(to, t.overdueLocked(now))
 	}
+	c.node.Mu.Unlock()
 	if body && !c.bodyInside() {
 		to = append(to, overdueTask{core: c, overdue: sinceEnd(now, e)})
 	}
