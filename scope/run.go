@@ -79,7 +79,7 @@ func run(ctx context.Context, in *core, name string, limit *budget.Limit, origin
 			return verdict
 		}
 	}
-	verdict, pe := o.end(err)
+	pe, verdict := o.end(err)
 	o.settled = true
 	if pe != nil {
 		panic(pe)
@@ -180,13 +180,13 @@ func (o *opened) unwatch() {
 }
 
 // end ends a scope that has not ended at once, whose body has returned err. It returns
-// what Run returns, or the panic that Run raises.
+// the panic that Run raises, or what Run returns.
 //
 //go:noinline
-func (c *core) end(err error) (error, *PanicError) {
+func (c *core) end(err error) (*PanicError, error) {
 	if err != nil {
 		if cut := c.endsCut(err); cut != nil {
-			return cut, nil
+			return nil, cut
 		}
 		c.bodyFailed(err)
 		c.join()
@@ -197,9 +197,9 @@ func (c *core) end(err error) (error, *PanicError) {
 	c.node.Close(scopeClosed)
 	pe := c.releaseParked()
 	if verdict == nil {
-		return nil, pe
+		return pe, nil
 	}
-	return verdict, pe
+	return pe, verdict
 }
 
 // endsAtOnce joins the tasks once the body has returned nil, and closes a scope that

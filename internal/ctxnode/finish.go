@@ -210,9 +210,8 @@ func (n *Node) forgetLocked() {
 // Stop takes n from its parent and stops its callbacks, without waiting for
 // one that runs. It is for a node that has ended.
 func (n *Node) Stop() {
-	n.flag.Store(closed)
-	n.leave()
 	n.Mu.Lock()
+	n.flag.Store(closed) // here, since who ends n says so under the lock
 	n.silenceLocked()
 	if n.seldom != nil {
 		n.forgetLocked()
@@ -220,6 +219,7 @@ func (n *Node) Stop() {
 	b := n.bridge
 	n.bridge = nil
 	n.Mu.Unlock()
+	n.leave()
 	if b != nil && b.down() { // not under Mu: see follow
 		n.called()
 	}
