@@ -14,8 +14,9 @@ import (
 )
 
 var _ = register(Suite{
-	Name:  "fanout",
-	About: "n tasks under a deadline of a minute, started and joined. The work of one op is all n tasks.",
+	Name: "fanout",
+	About: "n tasks under a deadline of a minute, started and joined. The work of one op is all n tasks. " +
+		"curfew/all is scope.All, one call that is handed all tasks; waitgroup is the limit: it starts and joins, and neither collects errors nor cancels.",
 	Cases: fanoutCases,
 })
 

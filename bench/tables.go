@@ -256,7 +256,7 @@ var headline = []struct{ text, suite, name, ours, theirs, metric string }{
 	{"a cancellation point in a loop", "checkpoint", "turn", "curfew", "std/Err", "ns/op"},
 	{"a request's deadline, over loopback", "http", "loopback", "curfew", "std/WithTimeout", "ns/op"},
 	{"a PostgreSQL statement that the server itself limits", "sql", "PostgreSQL, cached statement", "curfew", "std/SET", "ns/op"},
-	{"client gone, until MariaDB has stopped", "cancel", "client leaves, MariaDB", "curfew", "std", "stopped-ms"},
+	{"client gone, until MariaDB has stopped; std: until the statement's own limit of 1 s", "cancel", "client leaves, MariaDB", "curfew", "std", "stopped-ms"},
 	{"p99 of 20 callers with stragglers, hedged", "tail", "lognormal (simulated)", "curfew", "unhedged", "p99-ms"},
 	{"load of 1000 processes, half of it failing (1 is none)", "storm", "fleet of 1000, 100 calls/s, 50% failing", "curfew", "three retries", "load"},
 	{"answers in time at twice the capacity", "overload", "2 × capacity", "curfew", "std", "goodput-%"},

@@ -89,6 +89,11 @@ func measure(o options, stdout, stderr io.Writer, terminal bool) (missed int, fa
 		return 0, false, err
 	}
 	fmt.Fprintf(text, "%s\n%s\ncommit %s\nload average %s\n\n", about.Machine, about.Go, about.Commit, about.Load)
+	fmt.Fprint(text, "In brackets are the least and the greatest of the rounds.\n")
+	if o.scale.Quick {
+		fmt.Fprint(text, "This is a quick run: a look, not a measurement.\n")
+	}
+	fmt.Fprintln(text)
 	show := newProgress(o, stderr, terminal)
 	var results []bench.Result
 	began := time.Now()
@@ -111,7 +116,7 @@ func measure(o options, stdout, stderr io.Writer, terminal bool) (missed int, fa
 	if missed, _, err = bench.WriteBounds(text, results); err != nil {
 		return missed, failed, err
 	}
-	fmt.Fprintf(text, "took %.0f s\n", time.Since(began).Seconds())
+	fmt.Fprintf(text, "took %.1f s\n", time.Since(began).Seconds())
 	if o.html != "" {
 		err = writeHTML(o.html, about, results)
 	}
