@@ -55,7 +55,8 @@ const (
 // A task that opens a scope does so on a stack of 2 KiB, of which 1.1 can be used: one
 // that does not suffice is copied, which costs more than all else about the scope. So
 // what stands on the stack while body runs is little, what begins and ends the scope
-// are functions of their own, and TestStack_OfATaskThatOpensAScope looks after it.
+// are functions of their own, and
+// TestStack_ATaskThatOpensAScopeKeepsToTheFirstTwoKiB looks after it.
 func run(ctx context.Context, in *core, name string, limit *budget.Limit, origin uintptr, body func(context.Context, *Scope) error) error {
 	if body == nil {
 		panic("scope: Run: nil body")
