@@ -41,6 +41,10 @@ modules=$(go list -m -f '{{.Dir}}/...')
 while read -r module; do set -- "$@" "$module"; done <<<"$modules"
 code=0
 go test -timeout 20m "$@" || code=$?
+# Memory and stacks are counted without the race detector, under which these skip.
+if [ "$1" = -race ]; then
+	go test -count=1 -timeout 5m -run '^Test(Stack_|Allocations|ItemsAreMadeTogether)' ./scope || code=$?
+fi
 
 if [ -s "$CURFEW_LEFT_OUT" ]; then
 	count=$(sort -u "$CURFEW_LEFT_OUT" | wc -l | tr -d ' ')
