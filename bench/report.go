@@ -71,8 +71,11 @@ func (r Result) bestPeer() string {
 	return best
 }
 
-// sampled says whether the case measured itself several times, and so has a distribution.
-func (r Result) sampled() bool { return r.Case.main() != "ns/op" && r.Case.Rounds != 1 }
+// sampled says whether the case measured itself several times, and so has a distribution
+// with a bad end: where more is better, p99 and max are the good one.
+func (r Result) sampled() bool {
+	return r.Case.main() != "ns/op" && r.Case.Rounds != 1 && !r.Case.More
+}
 
 // ratios are the bases that the systems of the case are compared with, by the heads of
 // their columns.
