@@ -86,19 +86,12 @@ func WriteHTML(w io.Writer, about About, results []Result) error {
 
 // boundRows are the bounds in the order of WriteBounds, and its last line.
 func boundRows(results []Result) (rows []boundRow, sum string) {
-	count := map[string]int{}
-	for _, q := range requirements {
-		for _, r := range results {
-			if r.Suite != q.Suite || r.Case.Name != q.Case {
-				continue
-			}
-			for _, f := range r.Findings() {
-				count[f.verdict()]++
-				rows = append(rows, boundRow{f.verdict(), r.Suite, r.Case.Name, f.String(), f.figure(), f.verdict() == "MISSED"})
-			}
-		}
+	all := boundsOfAll(results)
+	for _, b := range all {
+		rows = append(rows, boundRow{b.verdict(), b.Suite, b.Case.Name, b.Finding.String(), b.figure(), b.verdict() == "MISSED"})
 	}
-	return rows, fmt.Sprintf("%d bounds met, %d missed, %d not measured", count["met"], count["MISSED"], count["not measured"])
+	_, _, sum = sumOf(all)
+	return rows, sum
 }
 
 func aboutSuite(name string) string {

@@ -159,37 +159,60 @@ func (f Finding) figure() string {
 	return fmt.Sprintf("%s (%s to %s)", number(f.Value), number(f.Low), number(f.High))
 }
 
-// WriteBounds writes one line for each bound of the results, in the order of
-// Requirements, and returns how many were missed and how many not measured.
-func WriteBounds(w io.Writer, results []Result) (missed, unmeasured int, err error) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "suite\tcase\tbound\tmeasured\t")
-	met := 0
+// A bounded is a bound of a result and what it was measured to be.
+type bounded struct {
+	Result
+	Finding
+}
+
+// boundsOfAll are the bounds of the results, in the order of Requirements.
+func boundsOfAll(results []Result) (all []bounded) {
 	for _, q := range requirements {
 		for _, r := range results {
 			if r.Suite != q.Suite || r.Case.Name != q.Case {
 				continue
 			}
 			for _, f := range r.Findings() {
-				switch {
-				case math.IsNaN(f.Value):
-					unmeasured++
-				case f.Holds:
-					met++
-				default:
-					missed++
-				}
-				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", r.Suite, r.Case.Name, f, f.figure(), f.verdict())
+				all = append(all, bounded{r, f})
 			}
 		}
 	}
-	if met+missed+unmeasured == 0 {
+	return all
+}
+
+// sumOf counts verdicts, and says so in a line.
+func sumOf(all []bounded) (missed, unmeasured int, line string) {
+	met := 0
+	for _, b := range all {
+		switch {
+		case math.IsNaN(b.Value):
+			unmeasured++
+		case b.Holds:
+			met++
+		default:
+			missed++
+		}
+	}
+	return missed, unmeasured, fmt.Sprintf("%d bounds met, %d missed, %d not measured", met, missed, unmeasured)
+}
+
+// WriteBounds writes one line for each bound of the results, in the order of
+// Requirements, and returns how many were missed and how many not measured.
+func WriteBounds(w io.Writer, results []Result) (missed, unmeasured int, err error) {
+	all := boundsOfAll(results)
+	if len(all) == 0 {
 		return 0, 0, nil
 	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "suite\tcase\tbound\tmeasured\t")
+	for _, b := range all {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", b.Suite, b.Case.Name, b.Finding, b.figure(), b.verdict())
+	}
+	missed, unmeasured, line := sumOf(all)
 	if err := t.Flush(); err != nil {
 		return missed, unmeasured, err
 	}
-	_, err = fmt.Fprintf(w, "\n%d bounds met, %d missed, %d not measured\n", met, missed, unmeasured)
+	_, err = fmt.Fprintf(w, "\n%s\n", line)
 	return missed, unmeasured, err
 }
 

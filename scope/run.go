@@ -128,6 +128,7 @@ func (o *opened) open(ctx context.Context, in *core, name string, limit *budget.
 			ctx, o.untrace = withTraceTask(ctx, name)
 		}
 	}
+	// What Enter does first where a limit is inherited is done from here, for the stack.
 	if c.node.Limit = resolved; !inherits || !c.node.Adopt(ctx, time.Time{}) {
 		if err := ctxnode.Hooks.Enter(&c.node, ctx, resolved, time.Time{}); err != nil {
 			return o.refused(ctx, name, err)

@@ -31,7 +31,7 @@ func (c *core) failureLocked() *failure {
 
 // failsFirst is the first half of end for what ends most scopes that fail: a task of
 // theirs, when nobody looks on, and nothing has ended them before. When it answers true
-// it has recorded err and ended the scope's node, and trigger is the second half. No
+// it has recorded err and ended the scope's node, and failed is the second half. No
 // function that is not ours is called in either.
 //
 //go:noinline
@@ -49,14 +49,8 @@ func (t *task) failsFirst(err error) bool {
 	}
 	f := c.failureLocked()
 	f.record = TaskError{Task: t.title(), Err: err}
-	f.cause = budget.Cause{Kind: budget.SiblingFailed, Scope: c.node.Path(), Task: f.record.Task, Err: err}
+	c.triggeredLocked(&f.record, &f.cause)
 	f.ending = ctxnode.Ending{Cause: &f.cause, Err: f.cause.Kind.Sentinel(), At: now}
-	o := &c.outcome
-	o.trigger = &f.record
-	if o.failures == nil {
-		o.failures = o.one[:0]
-	}
-	o.failures = append(o.failures, &f.record)
 	return c.node.EndLocked(&f.ending)
 }
 

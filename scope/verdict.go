@@ -53,18 +53,9 @@ func (c *core) recordLocked(te *TaskError, cut bool) (first bool) {
 	case c.node.Ending() == nil && c.keepGoing && te.mayGoOn():
 		o.failures = append(o.failures, te)
 	case c.node.Ending() == nil:
-		o.trigger = te
-		if te.Task == "" {
-			o.failures = append([]*TaskError{te}, o.failures...)
-		} else {
-			if o.failures == nil {
-				o.failures = o.one[:0]
-			}
-			o.failures = append(o.failures, te)
-		}
-		return c.node.EndLocked(ending(budget.Cause{
-			Kind: budget.SiblingFailed, Scope: c.node.Path(), Task: te.Task, Err: te.Err, Limit: te.limit(),
-		}))
+		var cause budget.Cause
+		c.triggeredLocked(te, &cause)
+		return c.node.EndLocked(ending(cause))
 	case cut:
 		te.Induced = true
 		o.induced = append(o.induced, te)
@@ -76,6 +67,22 @@ func (c *core) recordLocked(te *TaskError, cut bool) (first bool) {
 		o.late = append(o.late, te)
 	}
 	return false
+}
+
+// triggeredLocked records te as the failure that ends the scope, which has an unusual of
+// its own, and writes down what that makes the cause.
+func (c *core) triggeredLocked(te *TaskError, cause *budget.Cause) {
+	o := &c.outcome
+	o.trigger = te
+	if te.Task == "" {
+		o.failures = append([]*TaskError{te}, o.failures...)
+	} else {
+		if o.failures == nil {
+			o.failures = o.one[:0]
+		}
+		o.failures = append(o.failures, te)
+	}
+	*cause = budget.Cause{Kind: budget.SiblingFailed, Scope: c.node.Path(), Task: te.Task, Err: te.Err, Limit: te.limit()}
 }
 
 // mayGoOn reports whether a scope that keeps going goes on after e.
