@@ -79,7 +79,8 @@ type guard struct {
 	opened bool        // all is set for the deadline to come
 	waiter *waiter     // while it waits for its turn in a Queue
 	late   bool        // it came before
-	over   bool        // h has returned; written under mu too
+	back   bool        // h has returned: its goroutine answers, when it has mu
+	over   bool        // it has it; written under mu too
 	grace  *time.Timer // nil until the deadline
 	bounds bool        // a deadline for writing was set and not taken back
 	jogged bool        // a deadline for reading was set, so the connection is not used again
@@ -184,32 +185,32 @@ func (g *guard) expire() {
 // answerForDeaf is the second step, for an h that has not returned within the grace.
 func (g *guard) answerForDeaf() {
 	g.fence.Lock()
-	over := g.over
+	back := g.back
 	g.fence.Unlock()
-	if over {
+	if back {
 		return
 	}
 	g.safely(func() { g.h.deaf(g) })
 
 	rc := http.NewResponseController(g.w)
-	writes := !g.mu.TryLock() // it waits for a client that does not read
+	held := !g.mu.TryLock()
 	g.fence.Lock()
 	switch {
-	case g.over, g.hijacked:
-	case writes:
+	case g.back, g.hijacked:
+	case held && g.started.Load(): // h waits for a client that does not read
 		g.bounds = rc.SetWriteDeadline(longAgo) == nil
 	default:
 		g.bounds = rc.SetWriteDeadline(time.Now().Add(answerBound)) == nil
 	}
 	g.fence.Unlock()
-	if writes {
+	if held {
 		g.mu.Lock()
 	}
 	defer g.mu.Unlock()
 	g.fence.Lock()
-	over = g.over
+	back = g.back
 	g.fence.Unlock()
-	if over || g.hijacked { // finish waits for mu, so it stays as it is
+	if back || g.hijacked {
 		return
 	}
 	whole := g.started.Load() && g.whole()
@@ -304,6 +305,9 @@ func (g *guard) finish(panicked bool) (cut bool) {
 	if g.expired() {
 		g.expire() // h may have been faster, and net/http must not wait for the rest of a body
 	}
+	g.fence.Lock()
+	g.back = true
+	g.fence.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.fence.Lock()
