@@ -53,6 +53,9 @@ type Case struct {
 	Limit string
 	// Main is the metric that tables compare; empty is "ns/op".
 	Main string
+	// Spread names what besides the main metric is measured of each sample, so that tables
+	// have its p99 and its greatest figure, too.
+	Spread []string
 	// More says that a greater main figure is the better one.
 	More bool
 	// Alone says that the systems are no rivals, or that the main figure is no cost:

@@ -74,9 +74,10 @@ func (r Result) lines() []Line {
 			add(s.Name, m, r.Of(s.Name, m), unit(m))
 		}
 		mine := r.Series[s.Name][main]
-		if r.sampled() && len(mine) > 0 {
-			add(s.Name, "p99 of "+main, Quantile(mine.All(), .99), unit(main))
-			add(s.Name, "max of "+main, Quantile(mine.All(), 1), unit(main))
+		for _, m := range r.spread() {
+			all := r.Series[s.Name][m].All()
+			add(s.Name, "p99 of "+m, Quantile(all, .99), unit(m))
+			add(s.Name, "max of "+m, Quantile(all, 1), unit(m))
 		}
 		for _, b := range r.ratios() {
 			if b[1] != s.Name {

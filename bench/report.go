@@ -71,10 +71,13 @@ func (r Result) bestPeer() string {
 	return best
 }
 
-// sampled says whether the case measured itself several times, and so has a distribution
-// with a bad end: where more is better, p99 and max are the good one.
-func (r Result) sampled() bool {
-	return r.Case.main() != "ns/op" && r.Case.Rounds != 1 && !r.Case.More
+// spread are the metrics that have a distribution with a bad end: those of a case that
+// measured itself several times. Where more is better, p99 and max are the good one.
+func (r Result) spread() []string {
+	if main := r.Case.main(); main != "ns/op" && r.Case.Rounds != 1 && !r.Case.More {
+		return append([]string{main}, r.Case.Spread...)
+	}
+	return nil
 }
 
 // ratios are the bases that the systems of the case are compared with, by the heads of
@@ -97,8 +100,8 @@ func (r Result) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	main, metrics, bases := r.Case.main(), r.metrics(), r.ratios()
 	fmt.Fprint(t, "system\t", strings.Join(metrics, "\t"), "\t")
-	if r.sampled() {
-		fmt.Fprintf(t, "p99 of %s\tmax\t", main)
+	for _, m := range r.spread() {
+		fmt.Fprintf(t, "p99 of %s\tmax\t", m)
 	}
 	for _, b := range bases {
 		fmt.Fprintf(t, "%s (%s)\t", b[0], b[1])
@@ -112,10 +115,11 @@ func (r Result) WriteTable(w io.Writer) error {
 		for _, m := range metrics {
 			fmt.Fprint(t, number(r.Of(s.Name, m)), "\t")
 		}
-		mine := r.Series[s.Name][main]
-		if r.sampled() {
-			fmt.Fprint(t, number(Quantile(mine.All(), .99)), "\t", number(Quantile(mine.All(), 1)), "\t")
+		for _, m := range r.spread() {
+			all := r.Series[s.Name][m].All()
+			fmt.Fprint(t, number(Quantile(all, .99)), "\t", number(Quantile(all, 1)), "\t")
 		}
+		mine := r.Series[s.Name][main]
 		for _, b := range bases {
 			v, _, _ := RatioOf(mine, r.Series[b[1]][main])
 			fmt.Fprint(t, number(v), "\t")

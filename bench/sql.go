@@ -249,7 +249,7 @@ func leavesCases(s Scale) []Case {
 			}}
 		}
 		cases = append(cases, Case{
-			Name: "client leaves, " + d.name, Parent: "std", Main: "stopped-ms", Rounds: pick(s, 9, 1), Takes: pick(s, 20*time.Second, d.quick),
+			Name: "client leaves, " + d.name, Parent: "std", Main: "stopped-ms", Spread: []string{"returned-ms"}, Rounds: pick(s, 9, 1), Takes: pick(s, 20*time.Second, d.quick),
 			Systems: []System{of("curfew", d.ours, handlers["curfew"]), of("std", d.bare, handlers["bare"])},
 		})
 	}
