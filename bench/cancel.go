@@ -20,7 +20,8 @@ var _ = register(Suite{
 		"and until the group has returned (returned-ns). ignored counts tasks that had not ended when patience was over. " +
 		"Client leaves, MariaDB: sessions have a max_statement_time of 1 s, and it is that limit which ends the statement under std. " +
 		"Loops are 10 only: one that never parks needs a processor, so that a thousand would begin one after the other, some 10 ms each. " +
-		"Network reads end at 1000, since each has two descriptors, and so does the deadline, which 100,000 tasks would have to be parked before.",
+		"Network reads end at 1000, since each has two descriptors. " +
+		"Until the deadline: late-ns is from its instant until the last task has observed it, with processors that are kept awake, as a timer is late where they sleep.",
 	Cases: cancelCases,
 })
 
@@ -122,7 +123,7 @@ func onErr(ctx context.Context, _ <-chan struct{}) bool {
 }
 
 func cancelCases(s Scale) []Case {
-	const metric = "returned-ns"
+	const metric, observed = "returned-ns", "observed-ns"
 	var cases []Case
 	for _, n := range []int{10, 1000, 100_000} {
 		k := s.size(n)
@@ -130,28 +131,34 @@ func cancelCases(s Scale) []Case {
 			return []System{cancels("curfew", k, cancelScope, wait), cancels("errgroup", k, cancelErrgroup, wait),
 				cancels("conc", k, cancelConc, wait), cancels("channel", k, cancelChannel, wait)}
 		}
-		add := func(what, limit string, systems ...System) {
-			c := Case{Name: fmt.Sprintf("%d %s", n, what), Parent: "background", Limit: limit, Main: metric, Systems: systems}
+		add := func(c Case) {
 			if k > 1000 { // a sample takes about half a second
 				c.Takes = pick(s, 14*time.Second, 5*time.Second)
 				c.Rounds = pick(s, 0, 1)
 			}
 			cases = append(cases, c)
 		}
-		add("on their ctx", "channel", four(onDone)...)
-		add("in sub-scopes", "", cancels("curfew", k, within(cancelScope, subScope), onDone),
+		parked := func(what, limit string, systems ...System) {
+			add(Case{
+				Name: fmt.Sprintf("%d %s", n, what), Parent: "background", Limit: limit,
+				Main: metric, Spread: []string{observed}, Systems: systems,
+			})
+		}
+		parked("on their ctx", "channel", four(onDone)...)
+		parked("in sub-scopes", "", cancels("curfew", k, within(cancelScope, subScope), onDone),
 			cancels("errgroup", k, within(cancelErrgroup, subTimeout), onDone))
 		if n <= 1000 || !s.Quick {
-			add("in timers", "channel", four(onTimer)...)
-			add("in derived std contexts", "", four(onDerived)[:3]...)
+			parked("in timers", "channel", four(onTimer)...)
+			parked("in derived std contexts", "", four(onDerived)[:3]...)
+			add(deadlineCase(k, n))
 		}
 		if n <= 1000 {
-			cases = append(cases, netCase(k, n), deadlineCase(k, n))
+			add(netCase(k, n))
 		}
 	}
 	cases = append(cases, leavesCases(s)...)
 	return append(cases, Case{
-		Name: "10 in loops", Parent: "background", Main: metric,
+		Name: "10 in loops", Parent: "background", Main: metric, Spread: []string{observed},
 		Systems: []System{cancels("curfew", 10, cancelScope, onPoint), cancels("errgroup", 10, cancelErrgroup, onErr)},
 	})
 }

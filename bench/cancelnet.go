@@ -6,11 +6,6 @@ import (
 	"net"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
-
-	"github.com/curfew-go/curfew/budget"
-	"github.com/curfew-go/curfew/scope"
 )
 
 // netCase parks tasks in reads of TCP connections on the loopback interface, each
@@ -32,7 +27,7 @@ func netCase(n, named int) Case {
 		}}
 	}
 	return Case{
-		Name: fmt.Sprintf("%d in network reads", named), Parent: "background", Main: "returned-ns",
+		Name: fmt.Sprintf("%d in network reads", named), Parent: "background", Main: "returned-ns", Spread: []string{"observed-ns"},
 		Systems: []System{over("curfew", cancelScope), over("errgroup", cancelErrgroup), over("conc", cancelConc)},
 	}
 }
@@ -63,58 +58,5 @@ func connections(n int) ([]net.Conn, func()) {
 			_ = c.Close()
 		}
 		_ = l.Close()
-	}
-}
-
-// deadlineCase lets the deadline end n parked tasks: late-ns is from the instant of
-// the deadline until the last of them has observed it, returned-ns until the group
-// returned. A sample whose tasks were not all parked in time is left out.
-func deadlineCase(n, named int) Case {
-	until := func(name string, start func(at time.Time, n int, task func(context.Context) error)) System {
-		return System{name, func() Work {
-			return Work{Sample: func() []Metric {
-				var parked, left atomic.Int64
-				left.Store(int64(n))
-				var seen time.Time
-				at := time.Now().Add(20*time.Millisecond + time.Duration(n)*2*time.Microsecond)
-				var late atomic.Bool
-				start(at, n, func(ctx context.Context) error {
-					if parked.Add(1); time.Until(at) < time.Millisecond {
-						late.Store(true)
-					}
-					<-ctx.Done()
-					if left.Add(-1) == 0 {
-						seen = time.Now()
-					}
-					return ctx.Err()
-				})
-				if late.Load() || parked.Load() < int64(n) {
-					return nil
-				}
-				return []Metric{{"late-ns", float64(seen.Sub(at))}, {"returned-ns", float64(time.Since(at))}}
-			}}
-		}}
-	}
-	return Case{
-		Name: fmt.Sprintf("%d until the deadline", named), Parent: "background", Main: "returned-ns",
-		Systems: []System{
-			until("curfew", func(at time.Time, n int, task func(context.Context) error) {
-				_ = scope.Run(context.Background(), "bench", budget.Until(at), func(_ context.Context, s *scope.Scope) error {
-					for range n {
-						s.Go("task", task)
-					}
-					return nil
-				})
-			}),
-			until("errgroup", func(at time.Time, n int, task func(context.Context) error) {
-				ctx, cancel := context.WithDeadline(context.Background(), at)
-				defer cancel()
-				g, ctx := errgroup.WithContext(ctx)
-				for range n {
-					g.Go(func() error { return task(ctx) })
-				}
-				_ = g.Wait()
-			}),
-		},
 	}
 }
