@@ -96,7 +96,7 @@ func hedgeCases(Scale) []Case {
 			failsafeHedge(later, asks)},
 	}, {
 		Name: "fired", Parent: "scope, std for failsafe",
-		Systems: []System{hedged("curfew", false, 0, loses), failsafeFired()},
+		Systems: []System{hedged("curfew", false, time.Nanosecond, loses), failsafeFired()},
 	}, {
 		Name: "loser stops", Parent: "scope, std for failsafe", Main: "stopped-ns",
 		Systems: []System{stops("curfew"), stops("failsafe")},
@@ -105,7 +105,8 @@ func hedgeCases(Scale) []Case {
 
 // failsafeFired tells the attempts apart by the policy's own mark.
 func failsafeFired() System {
-	executor := failsafe.With(hedgepolicy.NewWithDelay[int](time.Nanosecond))
+	std := kept(context.WithTimeout(context.Background(), 24*time.Hour))
+	executor := failsafe.With(hedgepolicy.NewWithDelay[int](time.Nanosecond)).WithContext(std)
 	return op("failsafe", func() {
 		_, err := executor.GetWithExecution(func(e failsafe.Execution[int]) (int, error) {
 			if !e.IsHedge() {
@@ -142,7 +143,10 @@ func stops(name string) System {
 					return err
 				}))
 			} else {
-				_, err := failsafe.With(hedgepolicy.NewWithDelay[int](time.Millisecond)).GetWithExecution(func(e failsafe.Execution[int]) (int, error) {
+				std, cancel := context.WithTimeout(context.Background(), time.Minute)
+				defer cancel()
+				policy := hedgepolicy.NewWithDelay[int](time.Millisecond)
+				_, err := failsafe.With(policy).WithContext(std).GetWithExecution(func(e failsafe.Execution[int]) (int, error) {
 					return attempt(e.Context(), !e.IsHedge())
 				})
 				must(err)
