@@ -56,6 +56,36 @@ func TestTheCauseIsThereHoweverTheFirstQuestionMeetsTheEnd(t *testing.T) {
 	}
 }
 
+// TestDoneOfAnEndedNodeIsClosedAndMakesNothing: the first question comes after the end, as
+// that of a loser which begins late. The cause is there when somebody asks for it.
+func TestDoneOfAnEndedNodeIsClosedAndMakesNothing(t *testing.T) {
+	boom := errors.New("boom")
+	for _, sentinel := range []error{context.Canceled, context.DeadlineExceeded} {
+		ended := func() *ctxnode.Node {
+			n := &ctxnode.Node{}
+			n.Start(context.Background(), time.Time{}, false)
+			n.End(&ctxnode.Ending{Cause: boom, Err: sentinel, At: time.Now()})
+			return n
+		}
+		var nodes []*ctxnode.Node
+		for range 101 { // AllocsPerRun has one run more
+			nodes = append(nodes, ended())
+		}
+		next := 0
+		assert.Zero(t, testing.AllocsPerRun(len(nodes)-1, func() { <-nodes[next].Done(); next++ }))
+		n := nodes[0]
+		assert.Equal(t, sentinel, n.Err())
+		assert.Equal(t, boom, context.Cause(n))
+		child, cancel := context.WithCancel(context.WithValue(n, key("a"), 1))
+		defer cancel()
+		assert.Equal(t, boom, context.Cause(child))
+		assert.Equal(t, sentinel, child.Err())
+		assert.Equal(t, n.Done(), nodes[1].Done())
+		n.Close(&ctxnode.Ending{Cause: errors.New("late"), Err: context.Canceled, At: time.Now()})
+		assert.Equal(t, boom, context.Cause(n))
+	}
+}
+
 // TestAStdChildOfAnEndedNodeHasItsCause: of one that was asked before its end, and of
 // one that was not.
 func TestAStdChildOfAnEndedNodeHasItsCause(t *testing.T) {

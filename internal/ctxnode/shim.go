@@ -42,7 +42,7 @@ type shim struct {
 	ctx    context.Context         // the std cancel context
 	done   <-chan struct{}         // its Done
 	f      func()                  // cancels ctx with our Err and, if anybody has asked, our cause
-	cancel context.CancelCauseFunc // cancels ctx with Canceled; nil: the node had ended before
+	cancel context.CancelCauseFunc // cancels ctx with Canceled; nil for gone
 	key    atomic.Uint32           // whether anybody has got ctx for std's key, see ask
 }
 
@@ -61,6 +61,16 @@ func (sh *shim) ask() bool {
 // that never ends, and never closed, because the end arrives by AfterFunc.
 var never = make(chan struct{})
 
+// gone is the shim of all nodes that had ended before anybody asked for Done. There is no
+// std context behind it: std asks a parent whose Done is closed for nothing but the cause.
+var gone = func() shim {
+	done := make(chan struct{})
+	close(done)
+	return shim{done: done}
+}()
+
+func init() { gone.key.Store(mute) }
+
 // shim returns the node's std context and what belongs to it, made on first use.
 func (n *Node) shim() *shim {
 	if sh := n.std.Load(); sh != nil {
@@ -70,14 +80,14 @@ func (n *Node) shim() *shim {
 	n.Mu.Lock()
 	sh := n.std.Load()
 	if sh == nil {
-		sh = &shim{n: n}
-		if e := n.ended(); e != nil {
-			sh.ctx = e.carrier()
+		if n.ended() != nil {
+			sh = &gone
 		} else {
+			sh = &shim{n: n}
 			// Std calls Done, Value and AfterFunc of the shim here; none takes Mu.
 			sh.ctx, sh.cancel = context.WithCancelCause(sh)
+			sh.done = sh.ctx.Done()
 		}
-		sh.done = sh.ctx.Done()
 		n.std.Store(sh)
 	}
 	n.Mu.Unlock() // not deferred, for a smaller frame: nothing here panics
@@ -112,9 +122,11 @@ func (sh *shim) closed() bool {
 
 // end cancels the std context; the node has ended.
 func (sh *shim) end() {
+	if sh == &gone {
+		return
+	}
 	sh.key.CompareAndSwap(unasked, mute)
 	switch {
-	case sh.cancel == nil: // made when the node had ended
 	case sh.f == nil || sh.Err() == context.Canceled: // f is nil where std did not use AfterFunc
 		var cause error
 		if sh.key.Load() == asked {
