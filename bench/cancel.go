@@ -133,7 +133,7 @@ func cancelCases(s Scale) []Case {
 		}
 		add := func(c Case) {
 			if k > 1000 { // a sample takes about half a second
-				c.Takes = pick(s, 14*time.Second, 5*time.Second)
+				c.Takes = max(c.Takes, pick(s, 14*time.Second, 5*time.Second))
 				c.Rounds = pick(s, 0, 1)
 			}
 			cases = append(cases, c)
@@ -150,7 +150,7 @@ func cancelCases(s Scale) []Case {
 		if n <= 1000 || !s.Quick {
 			parked("in timers", "channel", four(onTimer)...)
 			parked("in derived std contexts", "", four(onDerived)[:3]...)
-			add(deadlineCase(k, n))
+			add(deadlineCase(s, k, n))
 		}
 		if n <= 1000 {
 			add(netCase(k, n))

@@ -30,14 +30,15 @@ func TestADeadlineIsMeasuredOnlyWhereAllHadParkedBeforeIt(t *testing.T) {
 	assert.Empty(t, expire(3, 20*time.Millisecond, few), "never began")
 }
 
-func TestTasksThatParkLateHaveLonger(t *testing.T) {
+func TestWhereTasksParkLateAllSystemsHaveLonger(t *testing.T) {
 	var rooms []time.Duration
 	never := func(at time.Time, _ int, _ func(context.Context) error) {
 		rooms = append(rooms, time.Until(at).Round(parksIn(1)))
 	}
-	w := expires("late", 1, never).Make()
+	room := parksIn(1)
+	w, other := expires("late", 1, &room, never).Make(), expires("other", 1, &room, never).Make()
 	assert.Empty(t, w.Sample())
 	assert.Equal(t, []time.Duration{parksIn(1), 2 * parksIn(1), 4 * parksIn(1), 8 * parksIn(1)}, rooms)
-	assert.Empty(t, w.Sample())
-	assert.Len(t, rooms, 5, "what it took before is where the next begins")
+	assert.Empty(t, other.Sample())
+	assert.Len(t, rooms, 5, "what one took before is where the next begins, whoever it is")
 }
