@@ -55,19 +55,18 @@ func TestABodyIsReadToItsEndAndKeepsItsConnection(t *testing.T) {
 // What nobody reads is drained within a bound, so that retries and callers who only
 // look at the status keep their connection.
 func TestAnUnreadBodyIsDrainedWithinABound(t *testing.T) {
-	protocols(t, func(t *testing.T, start func(http.Handler) *server) {
-		size := 32 << 10
-		s := start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if n, _ := curfewhttp.AttemptOf(r.Header); n < 3 {
-				w.WriteHeader(http.StatusServiceUnavailable)
-			}
-			w.Write(make([]byte, size))
-		}))
-		tr := retrying(s.Client().Transport)
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if n, _ := curfewhttp.AttemptOf(r.Header); n < 3 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		w.Write(make([]byte, 32<<10))
+	})
+	inMemory(t, h, func(t *testing.T, base *http.Transport) {
+		tr := retrying(base)
 		tr.Policy.Backoff = retrybudget.Backoff{Base: ms, Max: ms}
 		var dialled atomic.Int64
 		for range 5 {
-			resp, err := tr.RoundTrip(s.request(t, newConns(inMinute(t), &dialled)))
+			resp, err := tr.RoundTrip(ask(t, newConns(inMinute(t), &dialled), "GET", "http://peer/", ""))
 			require.NoError(t, err)
 			assert.Equal(t, 200, resp.StatusCode)
 			assert.NoError(t, resp.Body.Close())

@@ -4,11 +4,13 @@ import (
 	"context"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -49,6 +51,43 @@ func serve(t *testing.T, h http.Handler, http2 bool) *server {
 	t.Cleanup(s.Close)
 	return s
 }
+
+// inMemory runs f in a bubble for each protocol, with a transport to h over pipes: on a
+// machine however busy, no bound in time comes while there is something to do.
+func inMemory(t *testing.T, h http.Handler, f func(t *testing.T, tr *http.Transport)) {
+	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var both http.Protocols
+				both.SetHTTP1(!http2)
+				both.SetUnencryptedHTTP2(http2)
+				dialled := make(pipes)
+				s := &http.Server{Handler: h, Protocols: &both}
+				go func() { _ = s.Serve(dialled) }()
+				tr := &http.Transport{Protocols: &both, DialContext: func(context.Context, string, string) (net.Conn, error) {
+					ours, its := net.Pipe()
+					dialled <- its
+					return ours, nil
+				}}
+				t.Cleanup(func() { tr.CloseIdleConnections(); s.Close() })
+				f(t, tr)
+			})
+		})
+	}
+}
+
+// pipes is a listener.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error   { close(p); return nil }
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes", Net: "pipe"} }
 
 // lines is a log that may be read while it is written.
 type lines struct {
