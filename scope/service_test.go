@@ -101,14 +101,14 @@ func TestServicesMayWorkToTheEnd(t *testing.T) {
 		require.NoError(t, scope.Run(t.Context(), "shop", budget.Within(time.Hour), func(_ context.Context, s *scope.Scope) error {
 			s.Service().Go("first", func(ctx context.Context) error {
 				<-ctx.Done()
-				s.Service().Go("second", func(ctx context.Context) error {
-					<-ctx.Done()
-					ended = append(ended, "second")
-					return nil
-				})
 				s.Go("flush", func(context.Context) error {
 					time.Sleep(time.Second)
 					ended = append(ended, "flush")
+					return nil
+				})
+				s.Service().Go("second", func(ctx context.Context) error { // needed until flush has ended
+					<-ctx.Done()
+					ended = append(ended, "second")
 					return nil
 				})
 				return context.Cause(ctx)
