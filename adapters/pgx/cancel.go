@@ -134,7 +134,8 @@ func (l *ladder) HandleUnwatchAfterCancel() {
 		l.request.answer()
 		<-l.done
 		s, ours := l.conn.Conn().(*stream.Conn)
-		unheard := ours && s.Lost() != nil && l.request.unheard()
+		// Where we close the connection the driver sends no request of its own.
+		unheard := ours && l.request.unheard() && (s.Lost() != nil || s.Unended() && l.request.mayStrike())
 		if l.request.mayStrike() || l.request.unheard() && !time.Now().Before(l.request.limits().until) {
 			l.crowd.counters.unheard.Add(1)
 		}

@@ -3,8 +3,10 @@ package curfewpgx_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net"
+	"os"
 	"regexp"
 	"sync"
 	"sync/atomic"
@@ -57,12 +59,16 @@ func leave(t *testing.T, addr string, many int, wrap func(net.Conn) net.Conn) (c
 	for _, conn := range conns {
 		wait.Go(func() { assert.ErrorIs(t, run(ctx, conn, runaways["sleep"]), context.Canceled) })
 	}
-	require.Eventually(t, func() bool { return active() == many }, 30*time.Second, 5*time.Millisecond)
+	for began := time.Now(); active() < many; <-time.After(5 * time.Millisecond) {
+		require.Less(t, time.Since(began), 30*time.Second)
+	}
 	before := dials.Load()
 	cancel()
 	wait.Wait()
 	if wrap != nil {
-		require.Eventually(t, func() bool { return active() == 0 }, late, 5*time.Millisecond)
+		for began := time.Now(); active() > 0; <-time.After(5 * time.Millisecond) {
+			require.Less(t, time.Since(began), late, "statements run on")
+		}
 		return conns, dials.Load() - before
 	}
 	assert.Zero(t, active())
@@ -101,9 +107,13 @@ func TestManyCallsAreCancelledThroughAProxyToo(t *testing.T) {
 // not even by one that is signalled over another connection or by a request of its own. That one
 // comes all the same, or their statements would run to the server's limit.
 func TestWhoMayStillBeSignalledIsNotUsedAgain(t *testing.T) {
-	for name, times := range map[string]int64{"once": 1, "each time": 1 << 30} {
+	for name, lost := range map[string]*losses{
+		"once":      {left: 1},
+		"each time": {left: 1 << 30},
+		"each time, and their first requests are late": {left: 1 << 30, late: map[uint32]bool{}},
+	} {
 		t.Run(name, func(t *testing.T) {
-			lost := &losses{left: times, pids: map[string]bool{}}
+			lost.pids = map[string]bool{}
 			conns, _ := leave(t, "", 40, func(c net.Conn) net.Conn { return &losing{c, lost} })
 			for _, conn := range conns {
 				if lost.pids[fmt.Sprint(conn.PgConn().PID())] {
@@ -120,19 +130,28 @@ type losses struct {
 	mu   sync.Mutex
 	left int64           // guarded by mu
 	pids map[string]bool // guarded by mu: whom the server was told to signal, and may not have heard of
+	late map[uint32]bool // guarded by mu: whose first request was too late to be sent; nil: nobody's is
 }
 
-// losing is lost when a signal is sent over it.
+// losing is lost when a signal is sent over it. A request may be too late instead.
 type losing struct {
 	net.Conn
 	losses *losses
 }
+
+const cancelRequest = 80877102 // its code
 
 var whom = regexp.MustCompile(`\((\d+),\d+\)`)
 
 func (c *losing) Write(p []byte) (int, error) {
 	c.losses.mu.Lock()
 	defer c.losses.mu.Unlock()
+	if c.losses.late != nil && len(p) >= 12 && binary.BigEndian.Uint32(p[4:]) == cancelRequest {
+		if pid := binary.BigEndian.Uint32(p[8:]); !c.losses.late[pid] {
+			c.losses.late[pid] = true
+			return 0, os.ErrDeadlineExceeded
+		}
+	}
 	if c.losses.left == 0 || !bytes.Contains(p, []byte("pg_cancel_backend")) {
 		return c.Conn.Write(p)
 	}

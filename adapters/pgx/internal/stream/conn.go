@@ -35,6 +35,7 @@ type Conn struct {
 	state state // guarded by mu
 	over  error // guarded by mu: what Read and Write return since the Conn was given up
 
+	unended  bool // guarded by mu: see Unended
 	closing  bool // guarded by mu: Close was called
 	detached bool // guarded by mu: Conn is a Session's, and nothing here touches it
 }

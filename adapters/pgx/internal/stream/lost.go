@@ -61,7 +61,8 @@ func (c *Conn) failed(err error, writing bool) error {
 		}
 		err = c.lost(l)
 	} else if s.inForce <= 0 && !s.ping {
-		return err // the driver's own cancel request is all that ends the statement
+		c.unended = true
+		return err // a cancel request is all that ends the statement
 	}
 	// The server gives up by itself. So nobody has to wait for it, which the
 	// driver would, with a cancel request and in the place of a new connection.
@@ -72,6 +73,14 @@ func (c *Conn) failed(err error, writing bool) error {
 	}
 	_ = bottom(c.Conn).Close() // the Close of TLS writes, and may wait
 	return err
+}
+
+// Unended reports whether the connection ended under a statement that nothing but a cancel request
+// ends. The driver sends one, unless it finds the connection closed.
+func (c *Conn) Unended() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unended
 }
 
 // GivenUp is the network of the address of a Conn that was given up. The driver
