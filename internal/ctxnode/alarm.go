@@ -3,6 +3,7 @@ package ctxnode
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,13 +22,34 @@ type Alarm struct {
 
 // A bell is what the timer of an Alarm holds on to. It does not lead to the Alarm: one
 // that the pool lets go of takes its timer along.
+//
+// It takes no lock, and moves by single steps:
+//
+//	quiet ──set──▶ ready ──the timer fires──▶ looking ──it was early──▶ ready
+//	  ▲              │                          │  └──▶ quiet   it rings
+//	  └─────Stop─────┘                          └─Stop─▶ quiet  it will not, nor serve again
+//
+// Who sets it owns it while it is quiet, and writes ringer and at then; the timer's
+// goroutine reads them while it is looking.
 type bell struct {
-	mu     sync.Mutex
 	timer  *time.Timer
-	ringer Ringer    // nil: nobody is to be called
-	at     time.Time // when ringer is to be called
-	fires  time.Time // when the timer does; zero: it is not set
+	ringer Ringer    // whom to call
+	at     time.Time // and when
+	state  atomic.Uint32
+	// fires is when the timer does, counted from epoch; 0: it may not be set. The
+	// timer's goroutine says 0 and looks at state then; who sets the bell says ready and
+	// looks at fires then. Of two that do so at the same time, one sees the other.
+	fires atomic.Int64
 }
+
+// The states of a bell.
+const (
+	quiet uint32 = iota
+	ready
+	looking
+)
+
+var epoch = time.Now()
 
 // A Ringer is whom an Alarm calls when its time has come, on a goroutine of its own.
 type Ringer interface{ Ring() }
@@ -64,42 +86,52 @@ func setAlarm(place **Alarm, now, at time.Time, r Ringer) {
 
 //go:noinline
 func newAlarm(place **Alarm, now, at time.Time, r Ringer, again bool) {
-	b := &bell{ringer: r, at: at, fires: at}
+	b := &bell{}
 	a := &Alarm{b, again}
 	*place = a
-	b.mu.Lock()
+	b.fires.Store(int64(at.Sub(epoch)))
 	b.timer = time.AfterFunc(at.Sub(now), b.fire)
-	b.mu.Unlock()
+	b.set(now, at, r) // sets the timer again when it has fired already
 	if again {
 		runtime.AddCleanup(a, func(t *time.Timer) { t.Stop() }, b.timer)
 	}
 }
 
 func (b *bell) set(now, at time.Time, r Ringer) {
-	b.mu.Lock()
 	b.ringer, b.at = r, at
-	if b.fires.IsZero() || at.Before(b.fires) {
-		b.fires = at
+	b.state.Store(ready)
+	due := int64(at.Sub(epoch))
+	if fires := b.fires.Load(); fires == 0 || due < fires {
+		b.fires.Store(due)
 		b.timer.Reset(at.Sub(now))
 	}
-	b.mu.Unlock()
 }
 
 // fire is the timer's.
 func (b *bell) fire() {
-	b.mu.Lock()
-	r := b.ringer
-	if r != nil {
-		if left := time.Until(b.at); left > 0 {
-			b.fires = b.at
-			b.timer.Reset(left)
-			b.mu.Unlock()
+	for {
+		b.fires.Store(0)
+		if !b.state.CompareAndSwap(ready, looking) {
 			return
 		}
+		left := time.Until(b.at)
+		if left <= 0 {
+			break
+		}
+		b.fires.Store(int64(b.at.Sub(epoch)))
+		b.timer.Reset(left)
+		if !b.state.CompareAndSwap(looking, ready) {
+			b.timer.Stop()
+			return
+		}
+		if b.fires.Load() != 0 {
+			return
+		}
+		// It has fired meanwhile, and found that somebody was looking.
 	}
-	b.ringer, b.fires = nil, time.Time{}
-	b.mu.Unlock()
-	if r != nil {
+	r := b.ringer
+	b.ringer = nil
+	if b.state.CompareAndSwap(looking, quiet) {
 		r.Ring()
 	}
 }
@@ -108,15 +140,16 @@ func (b *bell) fire() {
 // a is somebody else's.
 func (a *Alarm) Stop() bool {
 	b := a.bell
-	b.mu.Lock()
-	stopped := b.ringer != nil
-	b.ringer = nil
-	if !a.again {
-		b.timer.Stop()
+	switch {
+	case b.state.CompareAndSwap(ready, quiet):
+		b.ringer = nil
+		if a.again {
+			alarms.Put(a)
+			return true
+		}
+	case !b.state.CompareAndSwap(looking, quiet):
+		return false
 	}
-	b.mu.Unlock()
-	if stopped && a.again {
-		alarms.Put(a)
-	}
-	return stopped
+	b.timer.Stop()
+	return true
 }

@@ -10,6 +10,7 @@ import (
 	"weak"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 type ringFunc func()
@@ -68,6 +69,47 @@ func TestAnAlarmRingsOrWasStopped(t *testing.T) {
 	all.Wait()
 	assert.Positive(t, stopped.Load())
 	assert.Positive(t, late.Load())
+}
+
+// Its timer fires early, is set to what is left, which is next to nothing, and fires again
+// at once.
+func TestAnAlarmWhoseTimerIsAMomentEarlyRings(t *testing.T) {
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for i := range 3000 {
+				soon := time.Duration(i%40) * 100 * time.Nanosecond
+				in(soon, ringFunc(func() {})).Stop()
+				rung := make(chan struct{})
+				a := in(soon+time.Duration(i%7)*50*time.Nanosecond, ringFunc(func() { close(rung) }))
+				select {
+				case <-rung:
+				case <-time.After(10 * time.Second):
+					t.Error("it did not ring")
+					return
+				}
+				runtime.KeepAlive(a)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Stop comes while the timer's goroutine looks at whether it is time.
+func TestAnAlarmThatIsStoppedWhileItsTimerLooksDoesNotServeAgain(t *testing.T) {
+	rung := false
+	a := in(time.Hour, ringFunc(func() { rung = true }))
+	b := a.bell
+	require.True(t, b.state.CompareAndSwap(ready, looking))
+	assert.True(t, a.Stop())
+	assert.False(t, b.state.CompareAndSwap(looking, ready), "as fire does")
+	b.fire()
+	assert.False(t, rung)
+	for range 100 {
+		other := in(time.Hour, ringFunc(func() {}))
+		assert.NotSame(t, a, other)
+		defer other.Stop()
+	}
 }
 
 // An alarm that nobody uses any more is not kept by its timer, which may be set to

@@ -21,7 +21,7 @@ func (n *Node) arm(now time.Time) {
 }
 
 // armAlone is arm for a node that nobody else knows yet, or whose lock the caller holds.
-// What it writes comes before the alarm: the lock of that is all that orders the two.
+// What it writes comes before the alarm: the state of that is all that orders the two.
 func (n *Node) armAlone(now time.Time) {
 	n.callbacks++
 	setAlarm(&n.alarm, now, n.deadline, (*ringing)(n))
