@@ -36,7 +36,9 @@ const (
 	ofBound = "bound: " // and the bound's text: what it was measured to be
 	ofLow   = "low: "   // its least in any round
 	ofHigh  = "high: "  // its greatest
-	ofRatio = "÷ "      // and a system: the ratio to that system's main figure
+	ofP99   = "p99 of " // and a metric
+	ofMax   = "max of "
+	ofRatio = "÷ " // and a system: the ratio to that system's main figure
 )
 
 // WriteJSON writes the description as a line of JSON, the first of a run.
@@ -76,8 +78,8 @@ func (r Result) lines() []Line {
 		mine := r.Series[s.Name][main]
 		for _, m := range r.spread() {
 			all := r.Series[s.Name][m].All()
-			add(s.Name, "p99 of "+m, Quantile(all, .99), unit(m))
-			add(s.Name, "max of "+m, Quantile(all, 1), unit(m))
+			add(s.Name, ofP99+m, Quantile(all, .99), unit(m))
+			add(s.Name, ofMax+m, Quantile(all, 1), unit(m))
 		}
 		for _, b := range r.ratios() {
 			if b[1] != s.Name {

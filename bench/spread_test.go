@@ -31,6 +31,17 @@ func TestWhatACaseSpreadsHasItsBadEndToo(t *testing.T) {
 	assert.NotContains(t, out.String(), "of other-ns")
 }
 
+func TestTheDocumentsHaveTheBadEndBesideTheMedian(t *testing.T) {
+	rec := Record{Lines: []Line{
+		{"cancel", "10 on their ctx", "curfew", "returned-ns", 4000, "ns"},
+		{"cancel", "10 on their ctx", "curfew", "p99 of returned-ns", 60_000, "ns"},
+		{"cancel", "10 on their ctx", "curfew", "max of returned-ns", 7e6, "ns"},
+		{"cancel", "10 on their ctx", "curfew", "observed-ns", 3000, "ns"},
+	}}
+	assert.Contains(t, rec.suiteTable("cancel"),
+		"| 10 on their ctx | curfew | returned 4 µs (p99 60 µs, max 7 ms), observed 3 µs |")
+}
+
 func TestWhereMoreIsBetterNothingHasABadEnd(t *testing.T) {
 	r := spreading()
 	r.Case.More = true

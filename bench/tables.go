@@ -187,7 +187,9 @@ func (rec Record) suiteTable(suite string) string {
 				case isRatio:
 					ratios[0] = number(l.Value) + " (" + base + ")"
 				case strings.HasPrefix(l.Metric, ofBound), strings.HasPrefix(l.Metric, ofLow), strings.HasPrefix(l.Metric, ofHigh),
-					l.Metric == "cpu-ns/op", l.Metric == "B/op", strings.HasPrefix(l.Metric, "p99 of"), strings.HasPrefix(l.Metric, "max of"):
+					l.Metric == "cpu-ns/op", l.Metric == "B/op", strings.HasPrefix(l.Metric, ofP99), strings.HasPrefix(l.Metric, ofMax):
+				case len(c.Spread) > 0:
+					figures = append(figures, withUnit(l)+rec.badEnd(l))
 				default:
 					figures = append(figures, withUnit(l))
 				}
@@ -197,6 +199,20 @@ func (rec Record) suiteTable(suite string) string {
 		}
 	}
 	return m.String()
+}
+
+// badEnd is the p99 and the maximum of a figure that is a median, in brackets.
+func (rec Record) badEnd(l Line) string {
+	var ends []string
+	for _, of := range []string{ofP99, ofMax} {
+		if v := rec.Of(l.Suite, l.Case, l.System, of+l.Metric); !math.IsNaN(v) {
+			ends = append(ends, strings.TrimSuffix(of, " of ")+" "+withUnit(Line{Metric: l.Unit, Value: v, Unit: l.Unit}))
+		}
+	}
+	if len(ends) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(ends, ", ") + ")"
 }
 
 func (rec Record) systems(k key) []string {
