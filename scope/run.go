@@ -106,7 +106,7 @@ func (o *opened) open(ctx context.Context, in *core, name string, limit *budget.
 		panic("scope: Run: empty name")
 	}
 	c, resolved := in, &asCalled // limit itself stays on the stack
-	inherits := limit == &asCalled || *limit == asCalled
+	inherits := *limit == asCalled
 	switch {
 	case !inherits:
 		l := &limited{limit: *limit}
