@@ -1,6 +1,7 @@
 package ctxnode
 
 import (
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -51,6 +52,16 @@ const (
 
 var epoch = time.Now()
 
+// after returns the instant that is left after now, counted from epoch. It never counts up
+// to an instant itself: one without a monotonic part is as far from epoch as the wall
+// clock has it, which may have been set since.
+func after(now time.Time, left time.Duration) int64 {
+	if d := now.Sub(epoch) + left; d > 0 || left < 0 {
+		return int64(d)
+	}
+	return math.MaxInt64
+}
+
 // A Ringer is whom an Alarm calls when its time has come, on a goroutine of its own.
 type Ringer interface{ Ring() }
 
@@ -89,8 +100,9 @@ func newAlarm(place **Alarm, now, at time.Time, r Ringer, again bool) {
 	b := &bell{}
 	a := &Alarm{b, again}
 	*place = a
-	b.fires.Store(int64(at.Sub(epoch)))
-	b.timer = time.AfterFunc(at.Sub(now), b.fire)
+	left := at.Sub(now)
+	b.fires.Store(after(now, left))
+	b.timer = time.AfterFunc(left, b.fire)
 	b.set(now, at, r) // sets the timer again when it has fired already
 	if again {
 		runtime.AddCleanup(a, func(t *time.Timer) { t.Stop() }, b.timer)
@@ -100,10 +112,11 @@ func newAlarm(place **Alarm, now, at time.Time, r Ringer, again bool) {
 func (b *bell) set(now, at time.Time, r Ringer) {
 	b.ringer, b.at = r, at
 	b.state.Store(ready)
-	due := int64(at.Sub(epoch))
+	left := at.Sub(now)
+	due := after(now, left)
 	if fires := b.fires.Load(); fires == 0 || due < fires {
 		b.fires.Store(due)
-		b.timer.Reset(at.Sub(now))
+		b.timer.Reset(left)
 	}
 }
 
@@ -114,11 +127,12 @@ func (b *bell) fire() {
 		if !b.state.CompareAndSwap(ready, looking) {
 			return
 		}
-		left := time.Until(b.at)
+		now := time.Now()
+		left := b.at.Sub(now)
 		if left <= 0 {
 			break
 		}
-		b.fires.Store(int64(b.at.Sub(epoch)))
+		b.fires.Store(after(now, left))
 		b.timer.Reset(left)
 		if !b.state.CompareAndSwap(looking, ready) {
 			b.timer.Stop()

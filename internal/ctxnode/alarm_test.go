@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 	"weak"
 
 	"github.com/stretchr/testify/assert"
@@ -38,6 +39,43 @@ func TestAnAlarmThatServesAgainRingsAtItsOwnTime(t *testing.T) {
 			}
 			runtime.KeepAlive(a) // as the ringers of others do: see SetAlarm
 		}
+	}
+}
+
+// stepped is t as it would be had the wall clock been set by that much before it was read.
+func stepped(t time.Time, by time.Duration) time.Time {
+	// A time with a monotonic part has the seconds of the wall clock from bit 30 on.
+	wall := (*uint64)(unsafe.Pointer(&t))
+	*wall += uint64(by/time.Second) << 30
+	return t
+}
+
+// The wall clock is set while the process runs. A deadline that is an instant of it, and has no
+// monotonic part, shares timers with others that have one.
+func TestAlarmsRingInTimeAfterTheClockWasSet(t *testing.T) {
+	began := epoch
+	t.Cleanup(func() { epoch = began })
+	onTime := func(at time.Time, what string) {
+		rung := make(chan struct{})
+		a := SetAlarm(time.Now(), at, ringFunc(func() { close(rung) }))
+		select {
+		case <-rung:
+			assert.False(t, time.Now().Before(at), what)
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s did not ring", what)
+		}
+		runtime.KeepAlive(a)
+	}
+	unset := ringFunc(func() { t.Error("it was stopped") })
+	for range 20 { // not each time is the next one given the timer of the one before
+		epoch = stepped(began, -time.Hour) // and set forward since
+		in(time.Minute, unset).Stop()
+		onTime(time.Now().Add(time.Millisecond).Round(0), "an instant of the wall clock")
+
+		epoch = stepped(began, time.Hour) // and set back
+		now := time.Now()
+		SetAlarm(now, now.Add(time.Minute).Round(0), unset).Stop()
+		onTime(time.Now().Add(time.Millisecond), "behind an instant of the wall clock")
 	}
 }
 

@@ -80,7 +80,7 @@ func (n *Node) shim() *shim {
 	n.Mu.Lock()
 	sh := n.std.Load()
 	if sh == nil {
-		if n.ended() != nil {
+		if n.ending.Load() != nil {
 			sh = &gone
 		} else {
 			sh = &shim{n: n}
