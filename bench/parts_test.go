@@ -135,26 +135,3 @@ func TestTheStormsOfOneClassAreThoseOfTheSimulator(t *testing.T) {
 		}
 	}
 }
-
-// The vector's dead backend: 1000 threads, of which 1000 requests a second hold one for 100 s
-// in one case of twenty, else for 100 ms.
-func TestADeadBackendLeavesTheShareOfItsClosedForm(t *testing.T) {
-	const threads, rate, dead, lives = 1000, 1000, .05 * 100, .95 * .1
-	var share float64
-	for _, s := range Suites() {
-		if s.Name != "occupancy" {
-			continue
-		}
-		for _, c := range s.Cases(Scale{Quick: true}) {
-			if c.Name != "dead backend (simulated)" {
-				continue
-			}
-			for _, system := range c.Systems {
-				if system.Name == "std" {
-					share = system.Make().Sample()[0].Value
-				}
-			}
-		}
-	}
-	assert.InDelta(t, 100*threads/(rate*(dead+lives)), share, 1)
-}

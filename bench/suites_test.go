@@ -36,7 +36,7 @@ func TestEveryCaseRunsAndEveryBoundHasItsFigures(t *testing.T) {
 					assert.Empty(t, r.Series[system.Name]["ignored"], system.Name)
 				}
 				for system, want := range workedExamples[c.Name] {
-					assert.InDelta(t, want, r.Of(system, c.Main), want/10, system)
+					assert.InDelta(t, want, r.Of(system, c.Main), want/100, system)
 				}
 				for _, f := range r.Findings() {
 					assert.False(t, math.IsNaN(f.Value), f.String())
