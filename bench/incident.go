@@ -122,9 +122,9 @@ func incidentCases(s Scale) []Case {
 		return nil
 	}
 	var before []Metric // of the run that the other system has made
-	scale := pick(s, 10, 15)
+	scale := pick(s, 10, 20)
 	return []Case{{
-		Name: "checkout", Parent: "none", Main: "availability-%", Alone: true, Rounds: 1, Takes: pick(s, 60*time.Second, 34*time.Second),
+		Name: "checkout", Parent: "none", Main: "availability-%", Alone: true, Rounds: 1, Takes: pick(s, 60*time.Second, 26*time.Second),
 		Systems: []System{
 			{"curfew", func() Work {
 				if _, err := exec.LookPath("go"); err != nil {

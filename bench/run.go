@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -90,16 +91,19 @@ type pace struct {
 	// A case has between least and most rounds, and begins none after allowance.
 	least, most int
 	allowance   time.Duration
+	// slowest is how many turns the work of the slowest system may take when it is done as
+	// often as fills the turn of the fastest; zero is any number.
+	slowest int
 }
 
 func (s Scale) pace() pace {
 	switch {
 	case s.Tiny:
-		return pace{0, 1, 1, 0}
+		return pace{0, 1, 1, 0, 0}
 	case s.Quick:
-		return pace{5 * time.Millisecond, 2, 15, 600 * time.Millisecond}
+		return pace{5 * time.Millisecond, 2, 15, 600 * time.Millisecond, 20}
 	}
-	return pace{20 * time.Millisecond, 5, 41, 6 * time.Second}
+	return pace{20 * time.Millisecond, 5, 41, 6 * time.Second, 0}
 }
 
 // paceOf is the pace of a case.
@@ -112,6 +116,18 @@ func (s Scale) paceOf(c Case) pace {
 		p.turn, p.most = p.turn/4, p.most*10
 	}
 	return p
+}
+
+// times is how often every system does its work, of how often each would fill its turn.
+func (p pace) times(fill []int) int {
+	if len(fill) == 0 {
+		return 1
+	}
+	n := slices.Max(fill)
+	if p.slowest > 0 {
+		n = min(n, p.slowest*slices.Min(fill))
+	}
+	return n
 }
 
 // turnOf returns which of n systems has the turn k of a round. Who begins rotates from one
@@ -150,7 +166,6 @@ func Run(suite string, c Case, scale Scale) Result {
 		}()
 		f(&works[i])
 	}
-	n := 1
 	for i, s := range c.Systems {
 		r.Series[s.Name] = map[string]Series{}
 		try(i, func(w *Work) {
@@ -164,13 +179,15 @@ func Run(suite string, c Case, scale Scale) Result {
 			}
 		}()
 	}
+	var fill []int // how often each system does its work in a turn
 	for i := range works {
 		try(i, func(w *Work) {
 			if w.Op != nil {
-				n = max(n, calibrate(*w, pace.turn))
+				fill = append(fill, calibrate(*w, pace.turn))
 			}
 		})
 	}
+	n := pace.times(fill)
 	for start := time.Now(); r.Rounds < pace.most && (r.Rounds < pace.least || time.Since(start) < pace.allowance); r.Rounds++ {
 		for k := range works {
 			i := turnOf(r.Rounds, k, len(works))

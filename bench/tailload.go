@@ -236,12 +236,12 @@ func calling(name string, see func(callers) []Metric, in callers) System {
 }
 
 func tailCases(s Scale) []Case {
-	requests, calls, inScope := pick(s, 20_000, 10_000), pick(s, 50_000, 20_000), pick(s, 10_000, 800)
+	requests, calls, inScope := pick(s, 20_000, 10_000), pick(s, 50_000, 10_000), pick(s, 10_000, 800)
 	if s.Tiny {
 		requests, calls, inScope = 100, 400, 20
 	}
 	cases := []Case{{
-		Name: "100 servers", Parent: "none", Main: "p99.9-ms", Limit: "unhedged", Alone: true, Rounds: 3, Takes: pick(s, 55*time.Second, 4*time.Second),
+		Name: "100 servers", Parent: "none", Main: "p99.9-ms", Limit: "unhedged", Alone: true, Rounds: 3, Takes: pick(s, 55*time.Second, 3*time.Second),
 		Systems: []System{curfew100(inScope), servers100("model", true, requests), servers100("unhedged", false, requests)},
 	}}
 	of := func(name string, see func(callers) []Metric, in callers, rounds int, takes time.Duration, systems ...string) {
@@ -255,20 +255,20 @@ func tailCases(s Scale) []Case {
 		cases = append(cases, c)
 	}
 	// The budget's window of ten seconds is full by the step.
-	lasts, step := pick(s, 20*time.Second, 15*time.Second), pick(s, 14*time.Second, 12*time.Second)
+	lasts, step := pick(s, 20*time.Second, 12*time.Second), pick(s, 14*time.Second, 10*time.Second)
 	if s.Tiny {
 		lasts, step = 1300*time.Millisecond, 200*time.Millisecond
 	}
 	plain := []string{"curfew", "curfew/10 ms", "failsafe/10 ms", "unhedged"}
 	budgeted := []string{"curfew/budget", "curfew/10 ms, budget", "curfew/default budget", "curfew", "curfew/10 ms", "failsafe/10 ms, budget", "failsafe/10 ms"}
-	of("lognormal (simulated)", simulateCallers, callers{Calls: calls}, 3, pick(s, 9*time.Second, 2500*time.Millisecond), plain...)
-	of("lognormal, then four times as slow (simulated)", simulateCallers, callers{For: lasts, Step: step}, pick(s, 3, 1), pick(s, 20*time.Second, 4500*time.Millisecond), budgeted...)
+	of("lognormal (simulated)", simulateCallers, callers{Calls: calls}, 3, pick(s, 9*time.Second, 1500*time.Millisecond), plain...)
+	of("lognormal, then four times as slow (simulated)", simulateCallers, callers{For: lasts, Step: step}, pick(s, 3, 1), pick(s, 20*time.Second, 3500*time.Millisecond), budgeted...)
 	if s.Tiny {
 		return cases
 	}
 	// In the first sixth of a second the observed percentile is not known.
-	run := callers{Warm: pick(s, 2000, 1000), Calls: pick(s, 10_000, 2000)}
-	of("lognormal (run)", callers.inReal, run, pick(s, 3, 1), pick(s, 45*time.Second, 4*time.Second), plain...)
+	run := callers{Warm: pick(s, 2000, 1000), Calls: pick(s, 10_000, 1500)}
+	of("lognormal (run)", callers.inReal, run, pick(s, 3, 1), pick(s, 45*time.Second, 3500*time.Millisecond), plain...)
 	if !s.Quick {
 		of("lognormal (run, by the timers of a process that waits)", callers.byTimers, run, 2, 30*time.Second, plain...)
 	}
