@@ -1,8 +1,12 @@
 package bench
 
 import (
+	"flag"
 	"runtime"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func BenchmarkFanout(b *testing.B)     { benchmark(b, "fanout") }
@@ -43,11 +47,11 @@ func benchmarkSystem(b *testing.B, s System) {
 		defer w.Close()
 	}
 	b.ReportAllocs()
+	if w.Before != nil {
+		w.Before(b.N)
+	}
+	b.ResetTimer() // what is held and made is no part of it
 	if w.Op != nil {
-		if w.Before != nil {
-			w.Before(b.N)
-		}
-		b.ResetTimer()
 		w.Op(b.N)
 		runtime.KeepAlive(held)
 		return
@@ -62,4 +66,18 @@ func benchmarkSystem(b *testing.B, s System) {
 		b.ReportMetric(Median(values), name)
 	}
 	runtime.KeepAlive(held)
+}
+
+func TestWhatABenchmarkHoldsAndMakesIsNoPartOfItsFigures(t *testing.T) {
+	times := flag.Lookup("test.benchtime").Value.String()
+	require.NoError(t, flag.Set("test.benchtime", "1x"))
+	defer func() { assert.NoError(t, flag.Set("test.benchtime", times)) }()
+	for name, w := range map[string]Work{
+		"timed":   {Op: func(int) {}},
+		"sampled": {Sample: func() []Metric { return []Metric{{"p99-ms", 1}} }},
+	} {
+		r := testing.Benchmark(func(b *testing.B) { benchmarkSystem(b, System{"s", func() Work { return w }}) })
+		assert.Equal(t, 1, r.N)
+		assert.Less(t, r.AllocedBytesPerOp(), int64(heldHeap), name)
+	}
 }
