@@ -46,6 +46,14 @@ func TestEveryCaseRunsAndEveryBoundHasItsFigures(t *testing.T) {
 	}
 }
 
+func TestWhereNothingCanBeBuiltTheIncidentIsLeftOutAndHasNotFailed(t *testing.T) {
+	t.Setenv("PATH", "")
+	c := incidentCases(Scale{Quick: true})[0]
+	r := Run("incident", c, Scale{Quick: true})
+	assert.False(t, r.Failed(), r.LeftOut)
+	assert.Contains(t, r.leftOutAll(), "go command")
+}
+
 func TestTasksThatIgnoreTheirCancelAreReportedAsSuch(t *testing.T) {
 	deaf := func(n int, task, fail func(context.Context) error) error {
 		var wg sync.WaitGroup
