@@ -63,13 +63,13 @@ var never = make(chan struct{})
 
 // gone is the shim of all nodes that had ended before anybody asked for Done. There is no
 // std context behind it: std asks a parent whose Done is closed for nothing but the cause.
-var gone = func() shim {
+var gone = func() *shim {
 	done := make(chan struct{})
 	close(done)
-	return shim{done: done}
+	sh := &shim{done: done}
+	sh.key.Store(mute)
+	return sh
 }()
-
-func init() { gone.key.Store(mute) }
 
 // shim returns the node's std context and what belongs to it, made on first use.
 func (n *Node) shim() *shim {
@@ -81,7 +81,7 @@ func (n *Node) shim() *shim {
 	sh := n.std.Load()
 	if sh == nil {
 		if n.ending.Load() != nil {
-			sh = &gone
+			sh = gone
 		} else {
 			sh = &shim{n: n}
 			// Std calls Done, Value and AfterFunc of the shim here; none takes Mu.
@@ -122,7 +122,7 @@ func (sh *shim) closed() bool {
 
 // end cancels the std context; the node has ended.
 func (sh *shim) end() {
-	if sh == &gone {
+	if sh == gone {
 		return
 	}
 	sh.key.CompareAndSwap(unasked, mute)
